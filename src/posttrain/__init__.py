@@ -1,0 +1,1 @@
+"""Post-training for language models, from a laptop to a cluster."""

@@ -1,0 +1,1 @@
+"""The vocabulary every room shares: records, seams, errors, names. Standard library and numpy only."""

@@ -1,0 +1,93 @@
+"""Name → component, through entry points; built-ins come in by the same door as anybody's package.
+
+A component is a frozen dataclass (its fields are its options). It is found by its registered name, or as
+`path/to/file.py:Object` or `package.module:Object`. Nothing is imported until it is asked for.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import importlib.util
+import inspect
+from collections.abc import Iterable, Mapping
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from posttrain.core.errors import ConfigError, UnknownNameError
+
+KINDS = ("domain", "engine", "loss", "advantage", "sandbox", "mixture")
+
+
+def names(kind: str) -> list[str]:
+    """Registered names of one kind, sorted."""
+    return sorted(point.name for point in entry_points(group=f"posttrain.{kind}"))
+
+
+def find(kind: str, name: str) -> type[Any]:
+    """The class behind a name. Raises `UnknownNameError` with the closest known name."""
+    assert kind in KINDS, kind
+    if ":" in name:
+        return _from_reference(kind, name)
+    for point in entry_points(group=f"posttrain.{kind}"):
+        if point.name == name:
+            return point.load()  # type: ignore[no-any-return]
+    raise UnknownNameError(unknown(kind, name, names(kind)))
+
+
+def build(kind: str, spec: Mapping[str, Any] | str) -> Any:
+    """A component from its name, or from `{"name": …, option: value …}`.
+
+    Raises `UnknownNameError` for the name and `ConfigError` for an option that it lacks or cannot take.
+    """
+    options = {"name": spec} if isinstance(spec, str) else dict(spec)
+    name = options.pop("name", None)
+    if not isinstance(name, str):
+        raise ConfigError(f"a {kind} is named by a string: name = …")
+    component = find(kind, name)
+    return fill(component, options, where=f"{kind} {name}")
+
+
+def fill(component: type[Any], options: Mapping[str, Any], *, where: str) -> Any:
+    """Make a dataclass from plain data. Unknown and ill-typed options are one sentence each (`ConfigError`)."""
+    known = list(inspect.signature(component).parameters)
+    for option in options:
+        if option not in known:
+            raise ConfigError(unknown(f"option of {where}", option, known))
+    try:
+        return TypeAdapter(component).validate_python(dict(options))
+    except ValidationError as error:
+        sentences = [f"{where}: {'.'.join(map(str, e['loc'])) or 'value'}: {e['msg']}" for e in error.errors()]
+        raise ConfigError("; ".join(sentences)) from None
+
+
+def unknown(what: str, name: str, known: Iterable[str]) -> str:
+    """The sentence for a name that nobody knows."""
+    known = sorted(known)
+    close = difflib.get_close_matches(name, known, n=1)
+    hint = f"; did you mean {close[0]!r}?" if close else ""
+    return f"there is no {what} {name!r}{hint} (known: {', '.join(known) or 'none'})"
+
+
+def _from_reference(kind: str, reference: str) -> type[Any]:
+    location, _, attribute = reference.rpartition(":")
+    if location.endswith(".py"):
+        path = Path(location)
+        if not path.is_file():
+            raise UnknownNameError(f"there is no file {location!r} for the {kind} {reference!r}")
+        spec = importlib.util.spec_from_file_location(path.stem, path)
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+    else:
+        try:
+            module = importlib.import_module(location)
+        except ModuleNotFoundError as error:
+            raise UnknownNameError(f"the {kind} {reference!r} cannot be imported: {error}") from None
+    if not hasattr(module, attribute):
+        raise UnknownNameError(unknown(f"object of {location}", attribute, vars(module)))
+    return getattr(module, attribute)  # type: ignore[no-any-return]

@@ -1,0 +1,1 @@
+"""What is worth learning: tasks, environment and verifier, one file for each domain."""

@@ -1,0 +1,1 @@
+"""How good is this policy? Fixed suites, scores with intervals, paired comparisons."""

@@ -1,0 +1,1 @@
+"""Groups → a better policy."""

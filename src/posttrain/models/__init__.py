@@ -1,0 +1,1 @@
+"""Get, convert, load and export models; tokenizers and chat templates."""

@@ -1,0 +1,1 @@
+"""Reads run records and shows them."""

@@ -1,0 +1,1 @@
+"""Verdicts → one number → credit."""

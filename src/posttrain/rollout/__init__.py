@@ -1,0 +1,1 @@
+"""Tasks → scored groups."""

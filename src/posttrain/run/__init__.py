@@ -1,0 +1,1 @@
+"""The only place that knows everyone: configuration, the loop, the record."""

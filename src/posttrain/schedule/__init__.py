@@ -1,0 +1,1 @@
+"""What next: mixtures over domains and slots with bounded staleness."""

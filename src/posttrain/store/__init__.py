@@ -1,0 +1,1 @@
+"""Runs, checkpoints and trajectories on disk, each file whole or absent."""

@@ -1,0 +1,1 @@
+"""Is it right? One file for each kind of answer."""

@@ -1,0 +1,1 @@
+"""Supervised child processes, started from `module:factory` and plain configuration."""
