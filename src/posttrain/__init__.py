@@ -1,1 +1,68 @@
-"""Post-training for language models, from a laptop to a cluster."""
+"""Post-training for language models, from a laptop to a cluster.
+
+The public names are loaded when first used: importing this package imports no torch.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from posttrain.api import evaluate, train
+    from posttrain.core.types import (
+        EvalReport,
+        Group,
+        Limits,
+        Message,
+        Reward,
+        Role,
+        Sample,
+        Split,
+        Task,
+        Trajectory,
+        Verdict,
+        VerdictStatus,
+    )
+
+_HOMES = {
+    "posttrain.api": ("evaluate", "train"),
+    "posttrain.core.types": (
+        "EvalReport",
+        "Group",
+        "Limits",
+        "Message",
+        "Reward",
+        "Role",
+        "Sample",
+        "Split",
+        "Task",
+        "Trajectory",
+        "Verdict",
+        "VerdictStatus",
+    ),
+}
+
+__all__ = [
+    "EvalReport",
+    "Group",
+    "Limits",
+    "Message",
+    "Reward",
+    "Role",
+    "Sample",
+    "Split",
+    "Task",
+    "Trajectory",
+    "Verdict",
+    "VerdictStatus",
+    "evaluate",
+    "train",
+]
+
+
+def __getattr__(name: str) -> Any:
+    for home, names in _HOMES.items():
+        if name in names:
+            return getattr(importlib.import_module(home), name)
+    raise AttributeError(f"module 'posttrain' has no attribute {name!r}")

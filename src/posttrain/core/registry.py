@@ -10,7 +10,8 @@ import difflib
 import importlib
 import importlib.util
 import inspect
-from collections.abc import Iterable, Mapping
+import typing
+from collections.abc import Callable, Iterable, Mapping
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
@@ -51,17 +52,31 @@ def build(kind: str, spec: Mapping[str, Any] | str) -> Any:
     return fill(component, options, where=f"{kind} {name}")
 
 
-def fill(component: type[Any], options: Mapping[str, Any], *, where: str) -> Any:
-    """Make a dataclass from plain data. Unknown and ill-typed options are one sentence each (`ConfigError`)."""
-    known = list(inspect.signature(component).parameters)
-    for option in options:
-        if option not in known:
-            raise ConfigError(unknown(f"option of {where}", option, known))
+def fill(component: Callable[..., Any], options: Mapping[str, Any], *, where: str) -> Any:
+    """Call `component` with plain data, each option checked against its annotation.
+
+    An unknown, missing or ill-typed option, and a ValueError of the component's own, are one sentence each
+    (`ConfigError`).
+    """
+    parameters = inspect.signature(component).parameters
+    init = component.__init__ if inspect.isclass(component) else component
+    hints = typing.get_type_hints(init, include_extras=True)
+    sentences = [unknown(f"option of {where}", name, parameters) for name in options if name not in parameters]
+    values: dict[str, Any] = {}
+    for name, parameter in parameters.items():
+        if name in options:
+            try:
+                values[name] = TypeAdapter(hints[name]).validate_python(options[name])
+            except ValidationError as error:
+                sentences += [f"{where}: {'.'.join([name, *map(str, e['loc'])])}: {e['msg']}" for e in error.errors()]
+        elif parameter.default is parameter.empty:
+            sentences.append(f"{where} needs the option {name!r}")
+    if sentences:
+        raise ConfigError("; ".join(sentences))
     try:
-        return TypeAdapter(component).validate_python(dict(options))
-    except ValidationError as error:
-        sentences = [f"{where}: {'.'.join(map(str, e['loc'])) or 'value'}: {e['msg']}" for e in error.errors()]
-        raise ConfigError("; ".join(sentences)) from None
+        return component(**values)
+    except ValueError as error:
+        raise ConfigError(f"{where}: {error}") from error
 
 
 def unknown(what: str, name: str, known: Iterable[str]) -> str:

@@ -1,0 +1,55 @@
+# The verbs of this repository; `make` alone lists them.
+# setup makes .venv from constraints.txt and installs again only when constraints.txt or pyproject.toml has changed.
+
+PYTHON ?= python3
+TORCH_INDEX ?=
+MODEL ?= smollm2-135m
+TEST_PROCESSES ?= 2
+
+BIN := .venv/bin
+INSTALLED := .venv/installed
+APT := apt-get install -y python3 python3-venv python3-dev make g++
+USERNS := /proc/sys/kernel/apparmor_restrict_unprivileged_userns
+
+.DEFAULT_GOAL := help
+.PHONY: help setup quickstart test test-slow lint
+
+help:
+	@echo "make VERB, where VERB is one of"
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 16
+	@echo "Variables: PYTHON=python3.12 (at least 3.11), TORCH_INDEX=https://download.pytorch.org/whl/cpu (torch without CUDA)"
+
+setup: $(INSTALLED) ## make .venv and install everything, once
+	@if [ "$$(cat $(USERNS) 2>/dev/null)" = 1 ] && [ "$$(id -u)" != 0 ]; then \
+		echo "This system keeps user namespaces, which the sandbox needs, from ordinary users. An administrator allows them with"; \
+		echo "  echo kernel.apparmor_restrict_unprivileged_userns=0 | sudo tee /etc/sysctl.d/60-posttrain.conf && sudo sysctl --system"; \
+	fi
+
+quickstart: setup ## fetch a small model, train it on four domains and show the result
+	$(BIN)/posttrain models get $(MODEL)
+	$(BIN)/posttrain train configs/quickstart.toml --set model=$(MODEL)
+	$(BIN)/posttrain show runs/quickstart
+
+test: setup ## run the tests, without the slow ones
+	$(BIN)/python -m pytest -n $(TEST_PROCESSES) -m "not slow"
+
+test-slow: setup ## run the tests that take minutes or need the converted model
+	$(BIN)/python -m pytest -m slow
+
+lint: setup ## check format, style, types and layers
+	$(BIN)/ruff format --check
+	$(BIN)/ruff check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "posttrain needs Python 3.11 or newer, not what $(PYTHON) is. Name another: make setup PYTHON=python3.12; or, as root: $(APT)"; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
+		{ echo "$(PYTHON) cannot make a virtual environment. On Debian and Ubuntu, as root: $(APT)"; exit 1; }
+	$(PYTHON) -m venv --clear .venv
+
+$(INSTALLED): pyproject.toml constraints.txt | $(BIN)/python
+	$(BIN)/python -m pip install --disable-pip-version-check \
+		$(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) -c constraints.txt -e '.[dev]'
+	@touch $@

@@ -1,0 +1,172 @@
+"""The command line: parse, then hand over. No logic, and nothing heavy is imported before a command needs it.
+
+Exit codes: 0 done, 1 failed, 2 the user's input, 3 a gate said HOLD or ROLLBACK, 130 interrupted. With `--json`,
+standard output holds one JSON value and nothing else; everything for people goes to standard error.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from posttrain.core.errors import PosttrainError, UserError
+
+app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, help="Post-training for language models.")
+models_app = typer.Typer(no_args_is_help=True, help="Models by name: what there is, and getting it.")
+domains_app = typer.Typer(no_args_is_help=True, help="Domains: what there is to learn, and what a task looks like.")
+app.add_typer(models_app, name="models")
+app.add_typer(domains_app, name="domains")
+
+STALL_S = 600.0
+"""Without any sign of progress for this long, a run's watchdog names the phase and writes the stacks."""
+
+JsonFlag = Annotated[bool, typer.Option("--json", help="One JSON value on standard output, and nothing else there.")]
+RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="A run directory, such as runs/quickstart.")]
+
+
+def main() -> None:
+    """Entry point: turns errors into sentences and exit codes."""
+    try:
+        app()
+    except UserError as error:
+        sys.exit(_complain(error, 2))
+    except PosttrainError as error:
+        sys.exit(_complain(error, 1))
+
+
+@app.command()
+def train(
+    config: Annotated[Path | None, typer.Argument(help="A TOML file; see configs/.")] = None,
+    run: Annotated[
+        Path | None, typer.Option(help="Run directory; runs/NAME of the configuration if not given.")
+    ] = None,
+    overrides: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Override a key, such as seed=1 or stages.rl.steps=10."),
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on where the run's last checkpoint stands.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Check everything and print the plan; load no model.")
+    ] = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Train: every stage of a configuration, with an evaluation before, between and after them."""
+    from posttrain.observe.progress import progress
+    from posttrain.observe.watchdog import Watchdog
+    from posttrain.run.command import run_path, train_command
+
+    directory = run_path(config, run)
+    with progress(sys.stderr) as display, Watchdog(display, directory / "logs" / "stacks.txt", STALL_S) as observer:
+        result = train_command(
+            config, directory, overrides=overrides or [], resume=resume, dry_run=dry_run, observer=observer
+        )
+    _finish(result, as_json)
+
+
+@app.command()
+def show(run: RunArgument, as_json: JsonFlag = False) -> None:
+    """Print a run: the table before and after each stage, curves, alarms."""
+    from rich.console import Console
+
+    from posttrain.observe.show import render
+    from posttrain.observe.summary import summary, to_json
+    from posttrain.store.run_directory import RunDirectory
+
+    found = summary(RunDirectory.open(run))
+    if not as_json:
+        render(found, Console())
+    _finish(to_json(found), as_json)
+
+
+@app.command()
+def report(
+    run: RunArgument,
+    out: Annotated[Path | None, typer.Option(help="Where to write; RUN/report.html if not given.")] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Write a run as one self-contained HTML page."""
+    from posttrain.observe.report import write_report
+
+    path = write_report(run, out)
+    typer.echo(f"wrote {path}", err=True)
+    _finish({"report": str(path)}, as_json)
+
+
+@models_app.command("list")
+def models_list(as_json: JsonFlag = False) -> None:
+    """The built-in models."""
+    from posttrain.run.models import list_models
+
+    rows = list_models()
+    if not as_json:
+        for row in rows:
+            typer.echo(f"{row['name']:<14} {row['state']:<10} {row['licence']:<12} {row['description']}")
+    _finish(rows, as_json)
+
+
+@models_app.command("get")
+def models_get(
+    name: Annotated[str, typer.Argument(help="A built-in name, or a hub id.")], as_json: JsonFlag = False
+) -> None:
+    """Fetch (or, for seedling, train) a model into the cache."""
+    from posttrain.observe.progress import progress
+    from posttrain.run.models import get_model
+
+    with progress(sys.stderr) as observer:
+        path = get_model(name, observer)
+    typer.echo(f"{name} is at {path}", err=True)
+    _finish({"name": name, "path": str(path)}, as_json)
+
+
+@domains_app.command("list")
+def domains_list(as_json: JsonFlag = False) -> None:
+    """The registered domains."""
+    from posttrain.run.domains import list_domains
+
+    rows = list_domains()
+    if not as_json:
+        for row in rows:
+            sandbox = "sandbox" if row["needs_sandbox"] else ""
+            typer.echo(f"{row['name']:<18} levels 1-{row['levels']}  {row['licence']:<12} {sandbox}")
+    _finish(rows, as_json)
+
+
+@domains_app.command("show")
+def domains_show(
+    name: Annotated[str, typer.Argument(help="A registered name or path/to/file.py:Object.")],
+    level: Annotated[int, typer.Option(min=1)] = 1,
+    count: Annotated[int, typer.Option(min=1, max=100)] = 3,
+    as_json: JsonFlag = False,
+) -> None:
+    """A few of a domain's tasks with their demonstrations."""
+    from posttrain.run.domains import show_domain
+
+    tasks = show_domain(name, level, count)
+    if not as_json:
+        for task in tasks:
+            typer.echo(f"── {task['task_id']}\n{task['prompt']}\n→ {task['demonstration']}\n")
+    _finish(tasks, as_json)
+
+
+@app.command()
+def version() -> None:
+    """Print the version."""
+    from importlib.metadata import version as installed
+
+    typer.echo(installed("posttrain"))
+
+
+def _finish(value: Any, as_json: bool) -> None:
+    if as_json:
+        typer.echo(json.dumps(value, indent=2, allow_nan=False))
+
+
+def _complain(error: PosttrainError, code: int) -> int:
+    typer.echo(f"posttrain: {error}", err=True)
+    if "--json" in sys.argv:
+        typer.echo(json.dumps({"error": {"kind": type(error).__name__, "message": str(error)}}))
+    return code

@@ -1,0 +1,56 @@
+"""One learner out of several data-parallel ranks; each rank takes its share of the same step.
+
+It moves samples and paths. What a step does is `learn/trainer.py`'s affair.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from posttrain.core.protocols import StageSpec, StepMetrics
+from posttrain.core.types import FloatArray, Sample
+from posttrain.fleet.host import Host
+
+
+class LearnerGroup:
+    """Hosted trainers, rank by rank, that act as one `Learner`."""
+
+    def __init__(self, ranks: Sequence[Host]) -> None:
+        assert ranks, "a learner needs a rank"
+        self._ranks = list(ranks)
+
+    async def begin_stage(self, spec: StageSpec) -> None:
+        await self._all("begin_stage", spec)
+
+    async def step(self, samples: Sequence[Sample]) -> StepMetrics:
+        metrics: StepMetrics = (await self._all("step", list(samples)))[0]
+        return metrics
+
+    async def logprobs(self, samples: Sequence[Sample], *, reference: bool = False) -> list[FloatArray]:
+        size = -(-len(samples) // len(self._ranks))
+        parts = [list(samples[start : start + size]) for start in range(0, len(samples), size)] if samples else []
+        answers = await asyncio.gather(
+            *(
+                rank.call("logprobs", part, reference=reference)
+                for rank, part in zip(self._ranks, parts, strict=False)  # fewer parts than ranks: the last ones idle
+            )
+        )
+        return [row for answer in answers for row in answer]
+
+    async def export(self, folder: Path) -> str:
+        return str(await self._ranks[0].call("export", folder))
+
+    async def save(self, folder: Path) -> None:
+        await self._all("save", folder)
+
+    async def load(self, folder: Path) -> None:
+        await self._all("load", folder)
+
+    async def close(self) -> None:
+        await asyncio.gather(*(rank.stop() for rank in self._ranks))
+
+    async def _all(self, method: str, *args: Any) -> list[Any]:
+        return await asyncio.gather(*(rank.call(method, *args) for rank in self._ranks))

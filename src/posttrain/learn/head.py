@@ -1,0 +1,96 @@
+"""Log-probs of given tokens from hidden states, without ever holding all logits.
+
+Logits exist for a block of tokens at a time and are computed again in the backward pass; softmax is at least
+float32 whatever the model computes in. It does not sample.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+SOFTMAX_ROWS = 128
+"""Tokens whose float32 logits exist at once: few enough to stay near the processor, enough for its matrix units."""
+GRADIENT_ROWS = 1024
+"""Tokens whose logit gradients exist at once, in the model's dtype: the weight's gradient is rounded to that dtype
+once for each such block."""
+
+
+def head_logprobs(
+    hidden: Tensor, weight: Tensor, targets: Tensor, temperatures: Tensor, *, with_entropy: bool
+) -> tuple[Tensor, Tensor | None]:
+    """`[N]` log-probs of `targets` under softmax(hidden · weightᵀ / temperature), and the entropy without gradient.
+
+    `hidden` [N, H] and `weight` [V, H] are of the model's dtype; results are float32, or float64 for a float64 model.
+    """
+    assert hidden.shape[0] == targets.shape[0] == temperatures.shape[0], "one target and temperature per hidden state"
+    logprobs, entropy = _HeadLogprobs.apply(  # type: ignore[no-untyped-call]
+        hidden, weight, targets, temperatures, with_entropy
+    )
+    return logprobs, entropy if with_entropy else None
+
+
+class _Softmax:
+    """Log-softmax of blocks of rows, in scratch memory that is allocated once: fresh pages cost more than the sums."""
+
+    def __init__(self, hidden: Tensor, weight: Tensor, temperatures: Tensor) -> None:
+        self._hidden, self._weight, self._temperatures = hidden, weight, temperatures
+        shape = (min(SOFTMAX_ROWS, len(hidden)), len(weight))
+        self._logits = torch.empty(shape, dtype=weight.dtype)
+        self._scaled = torch.empty(shape, dtype=temperatures.dtype)
+        self._table = torch.empty(shape, dtype=temperatures.dtype)
+
+    def __call__(self, rows: slice) -> Tensor:
+        """`[rows, V]`, valid until the next call."""
+        hidden, count = self._hidden[rows], len(self._hidden[rows])
+        torch.mm(hidden, self._weight.t(), out=self._logits[:count])
+        torch.div(self._logits[:count], self._temperatures[rows, None], out=self._scaled[:count])
+        table = self._table[:count]
+        torch.log_softmax(self._scaled[:count], dim=-1, out=table)
+        return table
+
+    def negative_entropy(self, table: Tensor) -> Tensor:
+        probabilities = torch.exp(table, out=self._scaled[: len(table)])
+        return torch.linalg.vecdot(probabilities, table)
+
+
+class _HeadLogprobs(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, hidden: Tensor, weight: Tensor, targets: Tensor, temperatures: Tensor, with_entropy: bool
+    ) -> tuple[Tensor, Tensor]:
+        ctx.save_for_backward(hidden, weight, targets, temperatures)
+        logprobs, entropy = torch.empty_like(temperatures), torch.zeros_like(temperatures)
+        softmax = _Softmax(hidden, weight, temperatures)
+        for rows in _blocks(0, len(targets), SOFTMAX_ROWS):
+            table = softmax(rows)
+            logprobs[rows] = table.gather(1, targets[rows, None]).squeeze(1)
+            if with_entropy:
+                entropy[rows] = -softmax.negative_entropy(table)
+        ctx.mark_non_differentiable(entropy)
+        return logprobs, entropy
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        hidden, weight, targets, temperatures = ctx.saved_tensors
+        scale = (gradients[0] / temperatures)[:, None]
+        hidden_gradient, weight_gradient = torch.empty_like(hidden), torch.zeros_like(weight)
+        logits_gradient = torch.empty((min(GRADIENT_ROWS, len(targets)), len(weight)), dtype=weight.dtype)
+        softmax = _Softmax(hidden, weight, temperatures)
+        for block in _blocks(0, len(targets), GRADIENT_ROWS):
+            for rows in _blocks(block.start, block.stop, SOFTMAX_ROWS):
+                # d logprob / d logit = (one at the target − probability) / temperature
+                probabilities = softmax(rows).exp_()
+                probabilities.scatter_add_(1, targets[rows, None], torch.full_like(scale[rows], -1.0))
+                logits_gradient[rows.start - block.start : rows.stop - block.start] = probabilities.mul_(-scale[rows])
+            gradient = logits_gradient[: block.stop - block.start]
+            torch.mm(gradient, weight, out=hidden_gradient[block])
+            weight_gradient.addmm_(gradient.t(), hidden[block])
+        return hidden_gradient, weight_gradient, None, None, None
+
+
+def _blocks(start: int, stop: int, size: int) -> Iterator[slice]:
+    return (slice(begin, min(begin + size, stop)) for begin in range(start, stop, size))

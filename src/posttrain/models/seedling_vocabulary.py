@@ -1,0 +1,92 @@
+"""The fixed vocabulary of `seedling`: control tokens, every byte, and the words of short tasks and small programs.
+
+A word of these lists is one token where it stands by itself; any other text is spelled in bytes, and every digit is a
+token of its own. The order gives the ids: changing it makes another model. It is chosen by hand, not trained.
+"""
+
+from __future__ import annotations
+
+PAD, END = "<|pad|>", "<|end|>"
+CONTROL_TOKENS = (PAD, "<|system|>", "<|user|>", "<|assistant|>", "<|tool|>", END)
+
+_RUNNING_WORDS = """
+a about above according add added adding addition after all also alphabet alphabetical alphabetically an and answer
+answers any appear appears are argument arguments as ascending at backwards be because before begin begins below
+between big bigger biggest both brackets but by calculate called can capital carry case change character characters
+check code comes comma commas common complete compute consists consonants contain contains correct count counting
+counts decimal define definition descending difference digit digits divide divided dividing do does done each earlier
+either element elements else empty end ends equal equals even every exactly example examples expression false fewer
+final find first five follow following follows for format four from function functions get give given gives greater
+greatest has have how if in increasing index input inputs inside instead integer integers into is it item items its
+join just keep known largest last later leave left length less letter letters like line lines list lists long longer
+longest lower lowercase make many maximum mean means method middle minimum minus missing modulo more most multiplied
+multiply must name need negative new next no none not nothing now number numbers occur occurs odd of off old on once one
+only operation or order ordered original other out output pair parentheses part plus position positive prime print
+problem product program put python question quotient read remainder remaining remove repeat repeated replace reply
+result results return returned returns reverse reversed right row same second separated sequence set shall short shorter
+shortest should show single small smaller smallest so solution solve some sort sorted space spaces spell spelled
+spelling square stand start starts step steps string strings subtract subtracting sum swap take takes ten test tests
+text than that the their them then there these they third this those three times to together total true tuple two under
+until up uppercase use used using value values vowel vowels want was we well what when where which while whole with
+without word words work write written you your zero
+"""
+
+_STARTING_WORDS = """
+A Add All An Answer Arrange Calculate Complete Compute Count Define Do Each End Example Explain Find First For From
+Give Given Here How I If In Input Is It List Make Now Only Order Output Print Put Python Question Reply Return Reverse
+So Solve Sort Spell Step Sum Take The Then There They This To Use What Which Word Words Write You
+"""
+
+_CODE_WORDS = """
+abs all and any append args as assert bool break chr class continue def del dict elif else enumerate except extend
+False filter float for from get if import in index int is isdigit isalpha items join key keys lambda len list lower map
+max min None not or ord pass pop print range replace result return reversed self set sort sorted split start str strip
+sum total True try tuple type upper value values while with yield zip
+"""
+
+_NAMES_IN_CODE = """
+a b c d e f g h i j k l m n o p q r s t u v w x y z count item letter number numbers text word words xs ys
+"""
+
+_NOUNS = """
+acid acorn actor age agent air alarm album angle ant apple april apron area arm army arrow art ash atom aunt
+baby back bag ball band bank barn base bath beach bean bear bed bee bell belt bench berry bike bird boat body bone
+book boot boss bowl box boy brain bread brick bridge broom brush bus bush button cabin cable cage cake calf camel
+camp candle cap car card cart case castle cat cave chair chalk cheese cherry chest chin church city clay clock
+cloud club coal coat coin comb cook corn cow crab cream crowd crown cup dance day deer desk dish dog doll door dove
+dragon dream dress drum duck dust eagle ear earth east edge egg elbow engine error eye face fact farm fence field
+fig film finger fire fish flag floor flower fly food foot forest fork fox frog fruit game garden gate ghost gift
+girl glass glove goat gold grape grass guest guitar hair hall hammer hand hat hawk head heart hen hill hole home
+honey hook horn horse hotel house ice idea ink iron island jacket jam jar jaw jeans jewel job joke judge juice
+jungle key king kite knee knife knot ladder lake lamb lamp leaf leg lemon letter light lion lip list lock log lunch
+magic maid map market mask meal meat metal milk mill mine moon moth mouse mouth music nail name neck nest net night
+noise north nose note nurse oak ocean office oil olive onion orange oven owl page paint pan paper park party path
+pea pear pen piano pie pig pilot pipe plant plate pond pool queen quilt rabbit radio rain rat rice ring river road
+robot rock roof room rope rose sail salt sand school sea seed sheep ship shirt shoe shop silk singer sky snail snow
+soap sock song soup spoon star stone storm sugar sun table tail tea tent tiger tin toe tooth town toy train tree
+truck turtle uncle van vase video voice wagon wall watch water wave whale wheel wind wing wolf wood yard year zebra
+"""
+
+_NAMES = """
+A B C D E F G H N X Y Ann Bob Cam Dan Eva Fay Gus Hal Ida Jon Kim Leo Max Ned Pam Sue
+"""
+
+_MARKS = """
+(): ): () ()) [] [:: :: ::- [: [::- ]) ]: )) )), (( ([ (' ', '] ') '. '; (" ", ") "" '' == != <= >= += -= *= // **
+-> .. ... ``` --
+"""
+
+_SPACED_MARKS = """
+= + - * / // % ** == != < > <= >= += -= *= ( [ { ' " -> #
+"""
+
+# A line break comes with the indentation behind it, less the space that begins the next word.
+_INDENTATIONS = ("\n\n", *("\n" * breaks + " " * spaces for breaks in (1, 2) for spaces in (3, 7, 11, 15)), "  ", "   ")
+
+
+def word_tokens() -> list[str]:
+    """The multi-byte tokens as text, each once, in the order of their ids."""
+    anywhere = [*_STARTING_WORDS.split(), *_CODE_WORDS.split(), *_NAMES_IN_CODE.split(), *_NAMES.split()]
+    spaced = [*_RUNNING_WORDS.split(), *anywhere, *_NOUNS.split(), *_SPACED_MARKS.split()]
+    tokens = [*(f" {word}" for word in spaced), *anywhere, *_MARKS.split(), *_INDENTATIONS]
+    return list(dict.fromkeys(token for token in tokens if len(token) > 1))

@@ -1,0 +1,138 @@
+"""A run's records → one typed summary: what was trained, what it scored before and after, what to worry about.
+
+Works on unfinished runs with what there is. Reads through `store`; computes no score and no interval of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime
+
+from posttrain.core.types import DomainScore, EvalReport, Json
+from posttrain.observe.alarms import alarms
+from posttrain.store.files import plain
+from posttrain.store.metrics import MetricsRecord, read_metrics
+from posttrain.store.reports import read_reports
+from posttrain.store.run_directory import RunDirectory
+
+
+@dataclass(frozen=True)
+class StageSummary:
+    name: str
+    kind: str
+    steps: int
+    """Done."""
+    planned_steps: int | None
+    """At most; a plateau rule may end a stage before them."""
+
+
+@dataclass(frozen=True)
+class Gain:
+    """Paired, over the suite's tasks, domains weighing equally; fractions."""
+
+    mean: float
+    ci95: tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What `posttrain show` prints."""
+
+    run: str
+    path: str
+    model: str
+    seed: int
+    finished: bool
+    wall_s: float
+    """Of the run when it is finished; so far, pauses included, while it is not."""
+    stages: tuple[StageSummary, ...]
+    labels: tuple[str, ...]
+    """Of the evaluations, in order: "base", then stages."""
+    domains: Mapping[str, Mapping[str, DomainScore]]
+    """By domain and label."""
+    mean: Mapping[str, DomainScore]
+    """By label; over domains that weigh equally."""
+    gain_rl: Gain | None
+    curves: Mapping[str, tuple[float, ...]]
+    """Reward of each domain over the steps of reinforcement learning."""
+    alarms: tuple[str, ...]
+
+    @property
+    def steps(self) -> int:
+        return sum(stage.steps for stage in self.stages)
+
+
+def summary(run: RunDirectory) -> Summary:
+    """Raises `StoreError` for a damaged record, `UserError` for one of a newer posttrain."""
+    manifest, result = run.manifest(), run.result()
+    metrics = read_metrics(run.metrics)
+    reports = read_reports(run.evals)
+    return Summary(
+        run=run.name,
+        path=str(run.path),
+        model=manifest.model,
+        seed=manifest.seed,
+        finished=result is not None,
+        wall_s=_wall_s(result, manifest.created, metrics.records),
+        stages=_stages(run.config(), metrics.records),
+        labels=tuple(report.label for report in reports),
+        domains=_by_domain(reports),
+        mean={report.label: report.mean for report in reports},
+        gain_rl=_gain(result),
+        curves=reward_curves(metrics.records),
+        alarms=(*alarms(metrics.records, reports), *([metrics.torn] if metrics.torn else [])),
+    )
+
+
+def to_json(found: Summary) -> dict[str, Json]:
+    """The object that `posttrain show --json` prints; scores are fractions, what was not measured is null."""
+    content = asdict(found)
+    del content["curves"], content["labels"]
+    content["steps"] = found.steps
+    content["labels"] = list(found.labels)
+    result: dict[str, Json] = plain(content)
+    return result
+
+
+def reward_curves(records: Sequence[MetricsRecord]) -> dict[str, tuple[float, ...]]:
+    """By domain: `reward/DOMAIN`, or the pass rate where a run recorded that alone."""
+    for prefix in ("reward/", "pass/"):
+        names = dict.fromkeys(name for record in records for name in record.values if name.startswith(prefix))
+        if names:
+            return {
+                name.removeprefix(prefix): tuple(record.values[name] for record in records if name in record.values)
+                for name in names
+            }
+    return {}
+
+
+def _by_domain(reports: Sequence[EvalReport]) -> dict[str, dict[str, DomainScore]]:
+    names = dict.fromkeys(name for report in reports for name in report.domains)
+    return {
+        name: {report.label: report.domains[name] for report in reports if name in report.domains} for name in names
+    }
+
+
+def _stages(config: Mapping[str, Json], records: Sequence[MetricsRecord]) -> tuple[StageSummary, ...]:
+    """The configured ones, and any that only the metrics know."""
+    done = {record.stage: record.step for record in records}
+    planned = {
+        stage.get("name", stage.get("kind", "")): (stage.get("kind", ""), stage.get("steps", stage.get("max_steps")))
+        for stage in config.get("stages", [])
+    }
+    names = dict.fromkeys([*planned, *done])
+    return tuple(
+        StageSummary(n, planned.get(n, ("", None))[0], done.get(n, 0), planned.get(n, ("", None))[1]) for n in names
+    )
+
+
+def _gain(result: Mapping[str, Json] | None) -> Gain | None:
+    gain = (result or {}).get("gain_rl")
+    return Gain(gain["mean"], (gain["ci95"][0], gain["ci95"][1])) if gain else None
+
+
+def _wall_s(result: Mapping[str, Json] | None, created: str, records: Sequence[MetricsRecord]) -> float:
+    if result is not None and "wall_s" in result:
+        return float(result["wall_s"])
+    return max(0.0, records[-1].time - datetime.fromisoformat(created).timestamp()) if records else 0.0

@@ -1,0 +1,70 @@
+"""Messages ↔ tokens: the one place where the two meet.
+
+Messages are for people, tokens are for machines. A prompt is rendered once, sampled ids are appended as they were
+sampled, and what follows a turn is rendered as a continuation in token space (law L11). It samples nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+
+from posttrain.core.types import BoolArray, IntArray, Message
+from posttrain.models.tokenizer import ChatTokenizer
+
+
+class Renderer(Protocol):
+    """What an episode needs of a tokenizer; `ChatRenderer` is the real one."""
+
+    @property
+    def stop_tokens(self) -> tuple[int, ...]: ...
+
+    def prompt(self, messages: Sequence[Message]) -> list[int]: ...
+
+    def extend(self, messages: Sequence[Message]) -> list[int]: ...
+
+    def text(self, tokens: Sequence[int]) -> str: ...
+
+    def reply(self, text: str) -> list[int]: ...
+
+
+@dataclass(frozen=True)
+class ChatRenderer:
+    """A model's own tokenizer and chat template."""
+
+    tokenizer: ChatTokenizer
+
+    @classmethod
+    def load(cls, model: Path) -> ChatRenderer:
+        return cls(ChatTokenizer.load(model))
+
+    @property
+    def stop_tokens(self) -> tuple[int, ...]:
+        return tuple(self.tokenizer.stop_tokens)
+
+    def prompt(self, messages: Sequence[Message]) -> list[int]:
+        """Ids up to where the assistant's reply begins."""
+        return self.tokenizer.prompt_ids(messages)
+
+    def extend(self, messages: Sequence[Message]) -> list[int]:
+        """Ids from behind the assistant's stop token to where its next reply begins."""
+        return self.tokenizer.extend(messages)
+
+    def text(self, tokens: Sequence[int]) -> str:
+        """Sampled ids as people read them: without the stop token."""
+        return self.tokenizer.decode(tokens)
+
+    def reply(self, text: str) -> list[int]:
+        """A reply as the policy would sample it, stop token included: demonstrations are made with this."""
+        return self.tokenizer.reply_ids(text)
+
+
+def demonstration_tokens(renderer: Renderer, prompt: Sequence[Message], reply: str) -> tuple[IntArray, BoolArray]:
+    """Ids `[T]` of a prompt with a given reply, and the mask `[T]` of the reply's tokens."""
+    prompt_ids, reply_ids = renderer.prompt(prompt), renderer.reply(reply)
+    tokens = np.asarray([*prompt_ids, *reply_ids], dtype=np.int32)
+    return tokens, np.arange(len(tokens)) >= len(prompt_ids)

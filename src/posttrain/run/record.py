@@ -1,0 +1,158 @@
+"""What a run leaves behind while it runs: metrics, trajectories, evaluation reports, checkpoints.
+
+A checkpoint holds everything that the rest of the run depends on (law L21); what later steps had written before a
+kill is cut off when the run is resumed. It reads nothing back for people: `observe/` does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pydantic import TypeAdapter
+
+from posttrain.core.types import EvalReport, Group, Json
+from posttrain.gate.statistics import Gain
+from posttrain.run.config import RunConfig
+from posttrain.run.parts import Parts
+from posttrain.store.checkpoints import Checkpoints
+from posttrain.store.files import read_json, write_json
+from posttrain.store.metrics import MetricsLog
+from posttrain.store.position import Position
+from posttrain.store.reports import read_report, report_path, write_report
+from posttrain.store.run_directory import RunDirectory
+from posttrain.store.trajectories import TrajectoryStore
+
+
+@dataclass(frozen=True)
+class RunState:
+    """Where a run stands: everything but the learner's own state. Plain data."""
+
+    stage: int = 0
+    steps: Mapping[str, int] = field(default_factory=dict)
+    """Steps taken, by stage."""
+    step: int = 0
+    """Steps taken of the present stage."""
+    finished: bool = False
+    """The stage has taken its last step; its evaluation may be missing."""
+    version: int = 0
+    wall_s: float = 0.0
+    mixture: Json = None
+    plateau: Mapping[str, float | None] = field(default_factory=dict)
+
+
+class Recorder:
+    """The run's writer. The run directory's lock is held by its caller."""
+
+    def __init__(self, directory: RunDirectory, config: RunConfig, parts: Parts) -> None:
+        self._directory = directory
+        self._config = config
+        self._parts = parts
+        self._started = time.monotonic()
+        self._metrics = MetricsLog(directory.metrics)
+        self._trajectories = TrajectoryStore(directory.trajectories)
+        self._checkpoints = Checkpoints(directory.checkpoints, keep=config.checkpoints.keep)
+        latest = self._checkpoints.latest()
+        self.restored: Path | None = latest.path if latest is not None else None
+        """The checkpoint to load the learner from; None at a run's beginning."""
+        self.state = TypeAdapter(RunState).validate_python(latest.state) if latest is not None else RunState()
+        self._earlier_s = self.state.wall_s
+        self._metrics.truncate_after(Position(self.state.stage, self.state.step))
+        self._trajectories.truncate_after(Position(self.state.stage, self.state.step))
+
+    @property
+    def wall_s(self) -> float:
+        """Seconds that the run has taken, over all its resumptions."""
+        return self._earlier_s + time.monotonic() - self._started
+
+    def step(self, step: int, values: Mapping[str, float]) -> None:
+        """Record the present stage's step number `step`, counted from 1."""
+        self._metrics.append(Position(self.state.stage, step), self._stage_name, values)
+
+    def trajectories(self, step: int, groups: Sequence[Group]) -> None:
+        self._trajectories.write(Position(self.state.stage, step), [t for group in groups for t in group.trajectories])
+
+    def report(self, number: int, report: EvalReport, groups: Sequence[Group]) -> None:
+        """Keep an evaluation: its attempts first, so that a report never stands without them."""
+        attempts = TrajectoryStore(self._directory.evals)
+        attempts.write(Position(number, 0), [t for group in groups for t in group.trajectories])
+        write_report(self._directory.evals, number, report)
+
+    def known_report(self, number: int, label: str) -> EvalReport | None:
+        path = report_path(self._directory.evals, number, label)
+        return read_report(path) if path.is_file() else None
+
+    def constants(self, suite_id: str, constants: Mapping[str, float]) -> None:
+        """Keep the best constant answers' scores: they depend on the suite alone."""
+        write_json(self._constants_path, {"suite_id": suite_id, "best_constant": dict(constants)})
+
+    def known_constants(self, suite_id: str) -> dict[str, float] | None:
+        if not self._constants_path.is_file():
+            return None
+        known = read_json(self._constants_path)
+        if known["suite_id"] != suite_id:
+            return None
+        return {name: float("nan") if score is None else score for name, score in known["best_constant"].items()}
+
+    def begin_stage(self, stage: int) -> None:
+        self.state = dataclasses.replace(self.state, stage=stage, step=0, finished=False)
+
+    def checkpoint_due(self, step: int, last: int) -> bool:
+        every = self._config.checkpoints.every_steps
+        return every > 0 and step % every == 0 and step < last
+
+    async def checkpoint(
+        self,
+        step: int,
+        *,
+        finished: bool = False,
+        mixture: Json = None,
+        plateau: Mapping[str, float | None] | None = None,
+    ) -> None:
+        """Write a whole checkpoint after `step` steps of the stage; an interruption waits until it is written."""
+        self.state = dataclasses.replace(
+            self.state,
+            step=step,
+            steps={**self.state.steps, self._stage_name: step},
+            finished=finished,
+            version=self._parts.version,
+            wall_s=self.wall_s,
+            mixture=mixture,
+            plateau=plateau or {},
+        )
+        self._parts.observer.phase("writing a checkpoint")
+        writing = asyncio.ensure_future(self._write(self.state))
+        try:
+            await asyncio.shield(writing)
+        except asyncio.CancelledError:
+            await writing
+            raise
+
+    async def _write(self, state: RunState) -> None:
+        label = f"{self._stage_name}-{state.step:06d}"
+        folder = await asyncio.to_thread(self._checkpoints.begin, label)
+        await self._parts.learner.save(folder)
+        await asyncio.to_thread(self._checkpoints.commit, folder, dataclasses.asdict(state))
+
+    def finish(self, *, gain_rl: Gain | None, steps: int) -> None:
+        """The run's last word."""
+        self._directory.write_result(
+            {
+                "model": self._config.model,
+                "steps": steps,
+                "wall_s": self.wall_s,
+                "gain_rl": dataclasses.asdict(gain_rl) if gain_rl is not None else None,
+            }
+        )
+
+    @property
+    def _stage_name(self) -> str:
+        return self._config.stages[self.state.stage].name
+
+    @property
+    def _constants_path(self) -> Path:
+        return self._directory.path / "best_constant.json"

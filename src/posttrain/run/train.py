@@ -1,0 +1,186 @@
+"""A whole run: base evaluation, then stage after stage with an evaluation behind each, into one run directory.
+
+`start_run` begins one, `resume_run` picks one up where its last whole checkpoint stands; both end in `_drive`. What
+the stages do is in `run/sft.py` and `run/loop.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from posttrain.core.protocols import Domain, Mixture, Observer
+from posttrain.core.registry import build, find
+from posttrain.core.types import EvalReport
+from posttrain.gate.evaluate import best_constants, evaluate
+from posttrain.gate.statistics import Gain, paired_gain
+from posttrain.models.catalog import resolve
+from posttrain.run.config import RlStage, RunConfig, SftStage
+from posttrain.run.load import dump, parse
+from posttrain.run.loop import RlLoop, rl_spec
+from posttrain.run.parts import Parts, make_domains, start
+from posttrain.run.record import Recorder, RunState
+from posttrain.run.sft import Plateau, SftLoop, sft_spec
+from posttrain.schedule.stratified import Stratified
+from posttrain.store.run_directory import Manifest, RunDirectory
+
+BASE = "base"
+MODEL_FOLDER = "model"
+"""The trained policy, a Hugging Face folder in the run directory."""
+
+
+@dataclass(frozen=True)
+class TrainResult:
+    """What a finished run says of itself; `posttrain show` has the rest."""
+
+    run: Path
+    model: str
+    reports: Mapping[str, EvalReport]
+    """By label: "base" and the names of the evaluated stages, in order."""
+    gain_rl: Gain | None
+    """Of the last RL stage over the report before it; None where either is missing."""
+    steps: int
+    wall_s: float
+
+
+def start_run(
+    config: RunConfig, run: Path, observer: Observer, domains: Mapping[str, Domain] | None = None
+) -> TrainResult:
+    """Train from the beginning into a new run directory.
+
+    `domains` replaces the configuration's own, by name. Raises `UserError` for what the user can mend, before anything
+    is started where that is possible.
+    """
+    made = dict(domains) if domains is not None else make_domains(config.domains)
+    check(config)
+    directory = RunDirectory.create(run, Manifest.now(config.model, config.seed, sys.argv), dump(config))
+    with directory.lock():
+        return asyncio.run(_drive(config, directory, made, observer))
+
+
+def resume_run(run: Path, observer: Observer, domains: Mapping[str, Domain] | None = None) -> TrainResult:
+    """Go on from the last whole checkpoint; a run killed before its first one begins again."""
+    directory = RunDirectory.open(run)
+    config = parse(directory.config())
+    made = dict(domains) if domains is not None else make_domains(config.domains)
+    with directory.lock():
+        return asyncio.run(_drive(config, directory, made, observer))
+
+
+def check(config: RunConfig) -> None:
+    """What can be found wrong without loading a model or making a task. Raises `UserError`."""
+    resolve(config.model)
+    find("engine", config.engine.name)
+    for stage in config.stages:
+        find("loss", str(stage.loss.get("name")))
+        if isinstance(stage, RlStage):
+            build("advantage", stage.advantage)
+
+
+async def _drive(
+    config: RunConfig, directory: RunDirectory, domains: Mapping[str, Domain], observer: Observer
+) -> TrainResult:
+    async with start(config, domains, observer, logs=directory.logs) as parts:
+        recorder = Recorder(directory, config, parts)
+        position = recorder.state
+        if recorder.restored is not None:
+            observer.note(f"resuming stage {config.stages[position.stage].name} after step {position.step}")
+            await parts.learner.load(recorder.restored)
+        await parts.publish(position.version)
+        reports: dict[str, EvalReport] = {}
+        if config.evaluate_base:
+            reports[BASE] = await _report(parts, recorder, 0, BASE)
+        for number, stage in enumerate(config.stages):
+            if number > position.stage or (number == position.stage and not position.finished):
+                await _stage(number, stage, parts, recorder, position)
+            if stage.evaluate:
+                reports[stage.name] = await _report(parts, recorder, number + 1, stage.name)
+        await parts.learner.export(directory.path / MODEL_FOLDER)
+        result = TrainResult(
+            run=directory.path,
+            model=config.model,
+            reports=reports,
+            gain_rl=_gain_rl(config, reports),
+            steps=sum(recorder.state.steps.values()),
+            wall_s=recorder.wall_s,
+        )
+        recorder.finish(gain_rl=result.gain_rl, steps=result.steps)
+        return result
+
+
+async def _stage(number: int, stage: SftStage | RlStage, parts: Parts, recorder: Recorder, position: RunState) -> None:
+    """Run one stage, from the restored position where that lies in it."""
+    resumed = number == position.stage and position.step > 0
+    if not resumed:
+        await parts.learner.begin_stage(sft_spec(stage) if isinstance(stage, SftStage) else rl_spec(stage))
+        recorder.begin_stage(number)
+    parts.observer.stage(stage.name, stage.max_steps if isinstance(stage, SftStage) else stage.steps)
+    first_step = position.step if resumed else 0
+    if isinstance(stage, SftStage):
+        plateau = (
+            Plateau(best=position.plateau["best"], failures=int(position.plateau["failures"] or 0))
+            if resumed
+            else Plateau()
+        )
+        steps = await SftLoop(stage, parts, recorder, first_step=first_step, plateau=plateau).run()
+        await parts.publish(parts.version + 1)
+    else:
+        mixture = _mixture(parts)
+        if resumed:
+            mixture.load_state(position.mixture)
+        await RlLoop(stage, parts, recorder, mixture, first_step).run()
+        steps = stage.steps
+    await recorder.checkpoint(steps, finished=True)
+
+
+def _mixture(parts: Parts) -> Mixture:
+    configs = parts.config.domains
+    return Stratified(
+        domains=parts.rollouts.domains,
+        weights={name: config.weight for name, config in configs.items()},
+        levels={name: dict.fromkeys(config.levels, 1.0) for name, config in configs.items()},
+        seed=parts.config.seed,
+        excluded=parts.suite.task_ids,
+    )
+
+
+async def _report(parts: Parts, recorder: Recorder, number: int, label: str) -> EvalReport:
+    """The report of the weights that the engine now holds, or the one that an earlier process already wrote."""
+    known = recorder.known_report(number, label)
+    if known is not None and known.suite_id == parts.suite.suite_id:
+        return known
+    options = parts.config.evaluation
+    parts.observer.stage(f"evaluation of {label}", None)
+    constants = recorder.known_constants(parts.suite.suite_id)
+    if constants is None:
+        parts.observer.phase("measuring the best constant answers")
+        constants = await best_constants(parts.rollouts.domains, parts.suite, parts.rollouts.sandbox)
+        recorder.constants(parts.suite.suite_id, constants)
+    parts.observer.phase("evaluating", total=len(parts.suite) * (options.samples + 1))
+    report, groups = await evaluate(
+        parts.rollouts.roller,
+        parts.suite,
+        options,
+        constants,
+        label=label,
+        model=parts.config.model,
+        version=parts.version,
+        on_done=parts.observer.advance,
+    )
+    recorder.report(number, report, groups)
+    parts.observer.note(
+        f"{label}: pass@1 {report.mean.pass_at_1:.3f} [{report.mean.ci95[0]:.3f}, {report.mean.ci95[1]:.3f}]"
+    )
+    return report
+
+
+def _gain_rl(config: RunConfig, reports: Mapping[str, EvalReport]) -> Gain | None:
+    """Of the last RL stage over the last report before it."""
+    labels = list(reports)
+    for stage in reversed(config.stages):
+        if isinstance(stage, RlStage) and stage.name in labels and labels.index(stage.name) > 0:
+            return paired_gain(reports[labels[labels.index(stage.name) - 1]], reports[stage.name])
+    return None

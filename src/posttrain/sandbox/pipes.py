@@ -1,0 +1,95 @@
+"""The pipes of one execution in an event loop: read as data comes, write as room is made, all closed at the end.
+
+Reading goes on while the program runs, so a chatty program never blocks on us, and never waits for the end of file,
+so a forgotten daemon that holds a pipe does not either. Nothing here knows what the bytes mean.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+
+_READ_BYTES = 1 << 16
+
+
+class Pipes:
+    """Owns every descriptor that it makes or is given."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._fds: set[int] = set()
+        self._takers: dict[int, Callable[[bytes], None]] = {}
+        self._unsent: dict[int, bytes] = {}
+
+    def own(self, fd: int) -> int:
+        self._fds.add(fd)
+        return fd
+
+    def make(self) -> tuple[int, int]:
+        """The reading and the writing end of a new pipe."""
+        read, write = os.pipe()
+        return self.own(read), self.own(write)
+
+    def on_data(self, fd: int, take: Callable[[bytes], None]) -> None:
+        os.set_blocking(fd, False)
+        self._takers[fd] = take
+        self._loop.add_reader(fd, self.read, fd)
+
+    def read(self, fd: int) -> bool:
+        """Take one piece, if there is one; False where nothing is left for now."""
+        if fd not in self._takers:
+            return False
+        try:
+            data = os.read(fd, _READ_BYTES)
+        except BlockingIOError:
+            return False
+        if data:
+            self._takers[fd](data)
+        else:
+            self.close(fd)
+        return bool(data)
+
+    def drain(self) -> None:
+        """Take what is in the pipes now; for when nobody is left to write to them."""
+        for fd in list(self._takers):
+            while self.read(fd):
+                pass
+
+    def send(self, fd: int, data: bytes) -> None:
+        """Queue `data`; what a closed reader does not want is dropped."""
+        if fd in self._fds:
+            os.set_blocking(fd, False)
+            self._unsent[fd] = self._unsent.get(fd, b"") + data
+            self._write(fd)
+
+    def close(self, *fds: int) -> None:
+        """Idempotent."""
+        for fd in fds:
+            if fd not in self._fds:
+                continue
+            if self._takers.pop(fd, None):
+                self._loop.remove_reader(fd)
+            if fd in self._unsent:
+                self._loop.remove_writer(fd)
+                del self._unsent[fd]
+            self._fds.remove(fd)
+            os.close(fd)
+
+    def close_all(self) -> None:
+        self.close(*self._fds.copy())
+
+    def _write(self, fd: int) -> None:
+        try:
+            written = os.write(fd, self._unsent[fd])
+        except BlockingIOError:
+            written = 0
+        except BrokenPipeError:
+            self.close(fd)
+            return
+        self._unsent[fd] = self._unsent[fd][written:]
+        if self._unsent[fd]:
+            self._loop.add_writer(fd, self._write, fd)
+        else:
+            self._loop.remove_writer(fd)
+            del self._unsent[fd]

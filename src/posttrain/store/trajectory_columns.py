@@ -1,0 +1,151 @@
+"""The table behind a stored attempt: which column holds what, there and back.
+
+Columns are flat, so that any Parquet reader can filter on them; what is a list or mapping of its own is JSON text.
+This is the one place that knows column names. It opens no file.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from posttrain.core.types import (
+    Boundary,
+    Cost,
+    Failure,
+    Json,
+    Message,
+    Reward,
+    Role,
+    Split,
+    StopReason,
+    Verdict,
+    VerdictStatus,
+)
+from posttrain.store.trajectory_row import TrajectoryRow
+
+ARROW_TYPES: Mapping[str, str] = {
+    "stage_index": "int64",
+    "step": "int64",
+    "trajectory_id": "string",
+    "group_id": "string",
+    "sibling": "int64",
+    "task_id": "string",
+    "domain": "string",
+    "level": "int64",
+    "split": "string",
+    "seed": "int64",
+    "index": "int64",
+    "prompt": "string",
+    "reply": "string",
+    "tokens": "list<int32>",
+    "sampled": "list<bool>",
+    "behavior_logprobs": "list<float>",
+    "versions": "list<int32>",
+    "stop": "string",
+    "status": "string",
+    "score": "double",
+    "reason": "string",
+    "answer": "string",
+    "verdict_parts": "string",
+    "flags": "string",
+    "verifier_version": "string",
+    "isolation_tier": "string",
+    "reward_total": "double",
+    "reward_parts": "string",
+    "reward_weights": "string",
+    "reward_gates": "string",
+    "failure_boundary": "string",
+    "failure_reason": "string",
+    "num_sampled_tokens": "int64",
+    "wall_s": "double",
+    "sandbox_s": "double",
+}
+"""Name → type, in the order of the file."""
+
+_ARRAY_TYPES: Mapping[str, type[np.generic]] = {
+    "tokens": np.int32,
+    "sampled": np.bool_,
+    "behavior_logprobs": np.float32,
+    "versions": np.int32,
+}
+_ENCODED = ("split", "prompt", "stop")
+_PLAIN = [name for name in ARROW_TYPES if name in TrajectoryRow.__dataclass_fields__ and name not in _ENCODED]
+
+
+def to_columns(row: TrajectoryRow) -> dict[str, Json]:
+    """One value for each column."""
+    verdict, reward, failure = row.verdict, row.reward, row.failure
+    return {
+        **{name: getattr(row, name) for name in _PLAIN},
+        "split": str(row.split),
+        "prompt": json.dumps([{"role": m.role, "content": m.content} for m in row.prompt], ensure_ascii=False),
+        "stop": str(row.stop),
+        "status": None if verdict is None else str(verdict.status),
+        "score": None if verdict is None else verdict.score,
+        "reason": None if verdict is None else verdict.reason,
+        "answer": None if verdict is None else verdict.answer,
+        "verdict_parts": None if verdict is None else json.dumps(dict(verdict.parts)),
+        "flags": None if verdict is None else json.dumps(verdict.flags),
+        "verifier_version": None if verdict is None else verdict.verifier_version,
+        "isolation_tier": None if verdict is None else verdict.isolation_tier,
+        "reward_total": None if reward is None else reward.total,
+        "reward_parts": None if reward is None else json.dumps(dict(reward.parts)),
+        "reward_weights": None if reward is None else json.dumps(dict(reward.weights)),
+        "reward_gates": None if reward is None else json.dumps(dict(reward.gates)),
+        "failure_boundary": None if failure is None else str(failure.boundary),
+        "failure_reason": None if failure is None else failure.reason,
+        "num_sampled_tokens": row.cost.num_sampled_tokens,
+        "wall_s": row.cost.wall_s,
+        "sandbox_s": row.cost.sandbox_s,
+    }
+
+
+def from_columns(columns: Mapping[str, Json]) -> TrajectoryRow:
+    """The row that `to_columns` came from. Raises ValueError, KeyError or TypeError where the columns do not fit."""
+    arrays: dict[str, Any] = {name: np.asarray(columns[name], kind) for name, kind in _ARRAY_TYPES.items()}
+    return TrajectoryRow(
+        **{**{name: columns[name] for name in _PLAIN}, **arrays},
+        split=Split(columns["split"]),
+        prompt=tuple(Message(Role(m["role"]), m["content"]) for m in json.loads(columns["prompt"])),
+        stop=StopReason(columns["stop"]),
+        verdict=_verdict(columns),
+        reward=_reward(columns),
+        failure=_failure(columns),
+        cost=Cost(columns["num_sampled_tokens"], columns["wall_s"], columns["sandbox_s"]),
+    )
+
+
+def _verdict(columns: Mapping[str, Json]) -> Verdict | None:
+    if columns["status"] is None:
+        return None
+    return Verdict(
+        VerdictStatus(columns["status"]),
+        columns["score"],
+        columns["reason"],
+        answer=columns["answer"],
+        parts=json.loads(columns["verdict_parts"]),
+        flags=tuple(json.loads(columns["flags"])),
+        verifier_version=columns["verifier_version"],
+        isolation_tier=columns["isolation_tier"],
+    )
+
+
+def _reward(columns: Mapping[str, Json]) -> Reward | None:
+    if columns["reward_total"] is None:
+        return None
+    return Reward(
+        columns["reward_total"],
+        parts=json.loads(columns["reward_parts"]),
+        weights=json.loads(columns["reward_weights"]),
+        gates=json.loads(columns["reward_gates"]),
+    )
+
+
+def _failure(columns: Mapping[str, Json]) -> Failure | None:
+    if columns["failure_boundary"] is None:
+        return None
+    return Failure(Boundary(columns["failure_boundary"]), columns["failure_reason"])

@@ -1,0 +1,28 @@
+"""Names of the detectors that a verifier may fire, as they stand in `Verdict.flags`.
+
+A flag says what was seen, not what it costs: every reply that carries one of these is incorrect already. How an
+execution ended (`core.sandboxing.ResultClass`) is flagged by its own name and not repeated here.
+"""
+
+from __future__ import annotations
+
+import enum
+
+
+class Flag(enum.StrEnum):
+    NO_ANSWER = "no_answer"
+    SEVERAL_ANSWERS = "several_answers"
+    HEDGED = "hedged"
+    TEXT_AFTER_ANSWER = "text_after_answer"
+    TOO_LONG = "too_long"
+    UNEVALUATED = "unevaluated"
+    """`5+7` or `5+7=12` where a value was asked for."""
+    NOT_FINITE = "not_finite"
+    CODE_IN_ANSWER = "code_in_answer"
+    """Code, markup or LaTeX where a value was asked for; it is never evaluated."""
+    NOT_A_NUMBER = "not_a_number"
+    SEVERAL_PROGRAMS = "several_programs"
+    UNCLOSED_FENCE = "unclosed_fence"
+    FUNCTION_NOT_NAMED = "function_not_named"
+    NOT_PLAIN = "not_plain"
+    """The program returned an object of its own where plain data was asked for."""

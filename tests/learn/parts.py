@@ -1,0 +1,115 @@
+"""Builders that the tests of losses, learner and their laws share: a tiny model, samples, a trainer that only looks."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from posttrain.core.protocols import StageSpec
+from posttrain.core.types import Sample
+from posttrain.learn.layout import LayoutOptions
+from posttrain.learn.trainer import Trainer
+
+VOCABULARY = 40
+POLICY_GRADIENT = {"name": "clipped_policy_gradient"}
+SUPERVISED = {"name": "supervised"}
+
+
+def write_tiny_model(folder: Path, **config: Any) -> Path:
+    """A random two-layer Llama in float64, the same for the same configuration."""
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    fields: dict[str, Any] = {
+        "vocab_size": VOCABULARY,
+        "hidden_size": 16,
+        "intermediate_size": 32,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "max_position_embeddings": 128,
+        "tie_word_embeddings": True,
+        "initializer_range": 0.3,
+    }
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        LlamaForCausalLM(LlamaConfig(**{**fields, **config})).double().save_pretrained(folder)
+    return folder
+
+
+def norm_in_its_own_dtype(module: Any, hidden: torch.Tensor) -> torch.Tensor:
+    """RMSNorm; transformers' own rounds to float32 on the way, which would hide errors below 1e-7."""
+    scale = torch.rsqrt(hidden.square().mean(-1, keepdim=True) + module.variance_epsilon)
+    scaled: torch.Tensor = module.weight * hidden * scale
+    return scaled
+
+
+def sample(
+    prefix: Sequence[int],
+    completion: Sequence[int],
+    *,
+    name: str = "s",
+    group: str = "",
+    trainable: Sequence[bool] = (),
+    seed: int = 0,
+    **fields: Any,
+) -> Sample:
+    """`completion` is trainable, or where `trainable` says so; other fields are random but for the `fields` given."""
+    draw = np.random.default_rng([seed, len(prefix), *map(int, completion)])
+    tokens = np.asarray([*prefix, *completion], np.int32)
+    length = len(tokens)
+    mask = np.zeros(length, np.bool_)
+    mask[len(prefix) :] = trainable if len(trainable) else True
+    default: dict[str, Any] = {
+        "behavior_logprobs": -draw.uniform(2.0, 5.0, length).astype(np.float32),
+        "advantages": draw.normal(size=length).astype(np.float32),
+        "loss_weights": draw.uniform(0.5, 2.0, length).astype(np.float32),
+        "versions": np.where(mask, 0, -1).astype(np.int32),
+        "reference_logprobs": -draw.uniform(2.0, 5.0, length).astype(np.float32),
+    }
+    return Sample(name, 0, group or name, "toy", tokens, mask, **{**default, **fields})
+
+
+def some_samples() -> list[Sample]:
+    """Two groups with shared prompts of different lengths, a lone sample, one with several turns, and one of a group
+    whose prompt differs from its sibling's."""
+    draw = np.random.default_rng(7)
+
+    def tokens(count: int) -> list[int]:
+        return [int(token) for token in draw.integers(0, VOCABULARY, count)]
+
+    samples = []
+    for group, (prompt, lengths) in {"a": (6, (4, 1, 7, 3)), "b": (3, (5, 5)), "c": (4, (6,))}.items():
+        prefix = tokens(prompt)
+        samples += [sample(prefix, tokens(n), name=f"{group}{i}", group=group) for i, n in enumerate(lengths)]
+    turns = [True, True, False, False, True, False, True, True, False]
+    samples.append(sample(tokens(5), tokens(9), name="d0", group="d", trainable=turns, temperature=0.7))
+    samples.append(sample(tokens(2), tokens(3), name="a9", group="a"))
+    return samples
+
+
+def watching_trainer(folder: Path, loss: dict[str, Any], *, dtype: str = "float64", **options: Any) -> Trainer:
+    """Takes steps that change nothing (learning rate 0), so that its gradient can be looked at again and again."""
+    trainer = Trainer(folder, dtype=dtype, **options)
+    trainer.begin_stage(StageSpec(loss, {"learning_rate": 0.0, "max_grad_norm": 0.0}, total_steps=1))
+    return trainer
+
+
+def gradient(trainer: Trainer, samples: Sequence[Sample], layout: LayoutOptions | None = None) -> torch.Tensor:
+    """`[P]` of one step over `samples`, cut as `layout` says."""
+    if layout is not None:
+        trainer._layout = layout
+    trainer.step(samples)
+    return trainer._memory.gradients[0].clone()
+
+
+def weights(trainer: Trainer) -> torch.Tensor:
+    return trainer._memory.weights.clone()
+
+
+def replace(sample_: Sample, **fields: Any) -> Sample:
+    return dataclasses.replace(sample_, **fields)
