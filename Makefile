@@ -3,8 +3,6 @@
 
 PYTHON ?= python3
 TORCH_INDEX ?=
-MODEL ?= smollm2-135m
-TEST_PROCESSES ?= 2
 
 BIN := .venv/bin
 INSTALLED := .venv/installed
@@ -26,12 +24,12 @@ setup: $(INSTALLED) ## make .venv and install everything, once
 	fi
 
 quickstart: setup ## fetch a small model, train it on four domains and show the result
-	$(BIN)/posttrain models get $(MODEL)
-	$(BIN)/posttrain train configs/quickstart.toml --set model=$(MODEL)
+	$(BIN)/posttrain models get smollm2-135m
+	$(BIN)/posttrain train configs/quickstart.toml $(if $(wildcard runs/quickstart/manifest.json),--resume)
 	$(BIN)/posttrain show runs/quickstart
 
 test: setup ## run the tests, without the slow ones
-	$(BIN)/python -m pytest -n $(TEST_PROCESSES) -m "not slow"
+	$(BIN)/python -m pytest -n 2 -m "not slow"
 
 test-slow: setup ## run the tests that take minutes or need the converted model
 	$(BIN)/python -m pytest -m slow
@@ -42,14 +40,14 @@ lint: setup ## check format, style, types and layers
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-$(BIN)/python:
+$(BIN)/pip: # the last thing that venv writes: an environment without it was interrupted
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
-		{ echo "posttrain needs Python 3.11 or newer, not what $(PYTHON) is. Name another: make setup PYTHON=python3.12; or, as root: $(APT)"; exit 1; }
+		{ echo "posttrain needs Python 3.11 or newer, and $(PYTHON) is not. Name another (make setup PYTHON=python3.12) or, as root on Debian and Ubuntu: $(APT)"; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
-		{ echo "$(PYTHON) cannot make a virtual environment. On Debian and Ubuntu, as root: $(APT)"; exit 1; }
+		{ echo "$(PYTHON) cannot make a virtual environment; as root on Debian and Ubuntu: $(APT)"; exit 1; }
 	$(PYTHON) -m venv --clear .venv
 
-$(INSTALLED): pyproject.toml constraints.txt | $(BIN)/python
+$(INSTALLED): pyproject.toml constraints.txt | $(BIN)/pip
 	$(BIN)/python -m pip install --disable-pip-version-check \
 		$(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) -c constraints.txt -e '.[dev]'
 	@touch $@

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -28,6 +30,12 @@ def report(scores: Mapping[str, Sequence[Sequence[float]]], label: str = "base")
     return score_report(
         items, label=label, model="m", version=0, suite_id=suite_id, best_constant=constants, wall_s=0.0
     )
+
+
+def rescored(suite: EvalReport, scores: npt.NDArray[np.float64]) -> EvalReport:
+    """The report with one attempt a task and these scores; its summary is left as it was."""
+    items = [replace(item, scores=(float(score),)) for item, score in zip(suite.items, scores, strict=True)]
+    return replace(suite, items=tuple(items))
 
 
 def wilson(successes: int, n: int) -> tuple[float, float]:
@@ -55,14 +63,11 @@ def test_one_odd_task_does_not_make_the_interval_narrower_than_none() -> None:
 
 
 @settings(deadline=None, max_examples=60)
-@given(st.lists(st.sampled_from([0.0, 0.25, 0.5, 0.75, 1.0]), min_size=1, max_size=40), st.randoms())
-def test_interval_holds_the_mean_stays_in_range_and_forgets_the_order(
-    values: list[float], random: np.random.Generator
-) -> None:
+@given(st.lists(st.sampled_from([0.0, 0.25, 0.5, 0.75, 1.0]), min_size=1, max_size=40))
+def test_interval_holds_the_mean_stays_in_range_and_forgets_the_order(values: list[float]) -> None:
     low, high = mean_interval(values, lowest=0.0, highest=1.0, seed=1)
     assert 0.0 <= low <= sum(values) / len(values) <= high <= 1.0
-    random.shuffle(values)  # type: ignore[arg-type]
-    assert mean_interval(values, lowest=0.0, highest=1.0, seed=1) == (low, high)
+    assert mean_interval(sorted(values), lowest=0.0, highest=1.0, seed=1) == (low, high)
 
 
 def test_interval_is_the_usual_one_where_scores_vary() -> None:
@@ -92,9 +97,9 @@ def test_intervals_near_the_ends_of_the_scale_cover_at_least_as_often(alpha: flo
 
 
 def test_combining_adds_errors_in_quadrature() -> None:
-    mean, (low, high) = combined([0.2, 0.6], [(0.17, 0.24), (0.56, 0.63)])
+    mean, interval = combined([0.2, 0.6], [(0.17, 0.24), (0.56, 0.63)])
     assert mean == pytest.approx(0.4)
-    assert (low, high) == (pytest.approx(0.4 - 0.025), pytest.approx(0.4 + 0.025))
+    assert interval == pytest.approx((0.4 - 0.025, 0.4 + 0.025))
 
 
 def test_combining_one_mean_leaves_it_as_it_is() -> None:
@@ -109,14 +114,15 @@ def test_gain_is_the_mean_over_domains_whatever_their_sizes() -> None:
     assert gain.mean == pytest.approx(0.25)
     assert gain.n == 100
     assert gain.domains["small"].better
-    assert not (gain.domains["large"].better or gain.domains["large"].worse)
+    assert not gain.domains["large"].better
+    assert not gain.domains["large"].worse
     assert paired_gain(after, before).domains["small"].worse
 
 
 def test_gain_pairs_by_task_and_not_by_position() -> None:
     scores = [[float(number % 2)] for number in range(40)]
     before = report({"a": scores})
-    swapped = EvalReport(**{**vars(before), "items": before.items[::-1]})
+    swapped = replace(before, items=before.items[::-1])
     gain = paired_gain(before, swapped)
     assert gain == paired_gain(before, before)
     assert gain.mean == 0.0
@@ -148,19 +154,18 @@ def test_reports_of_different_suites_are_refused() -> None:
 def test_reports_that_lack_items_are_refused() -> None:
     whole = report({"a": [[0.0]] * 3})
     with pytest.raises(ValueError, match="1 stand in one of them alone"):
-        paired_gain(whole, EvalReport(**{**vars(whole), "items": whole.items[:2]}))
+        paired_gain(whole, replace(whole, items=whole.items[:2]))
 
 
 def test_paired_intervals_cover_the_true_gain_nineteen_times_in_twenty() -> None:
     rng = np.random.default_rng(11)
-    trials, covered, false_worse = 200, 0, 0
+    trials, covered, false_worse = 120, 0, 0
+    suite = report({"a": [[0.0]] * 64, "b": [[0.0]] * 64})
+    lift = np.repeat([0.0, 0.2], 64)
     for _ in range(trials):
-        before, after = {}, {}
-        for domain, lift in (("a", 0.0), ("b", 0.2)):
-            ability = rng.beta(0.5, 1.0, 64) * 0.8
-            before[domain] = (rng.binomial(4, ability)[:, None] / 4).tolist()
-            after[domain] = (rng.binomial(4, ability + lift)[:, None] / 4).tolist()
-        gain = paired_gain(report(before), report(after))
+        ability = rng.beta(0.5, 1.0, 128) * 0.8
+        before, after = (rescored(suite, rng.binomial(4, ability + x) / 4) for x in (0.0, lift))
+        gain = paired_gain(before, after)
         covered += gain.ci95[0] <= 0.1 <= gain.ci95[1]
         false_worse += gain.domains["a"].worse
     assert 0.90 <= covered / trials <= 0.995

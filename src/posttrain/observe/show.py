@@ -26,8 +26,7 @@ def render(found: Summary, console: Console) -> None:
     """Print the summary; fits a terminal of 80 columns while there are three evaluations."""
     console.print(_header(found))
     if found.labels:
-        console.print(_beside(found))
-        console.print(_scores(found))
+        console.print(_beside(found), Text(), _scores(found), Text(), sep="\n")
         if found.gain_rl is not None:
             low, high = found.gain_rl.ci95
             gain = f"Gain of RL: {100 * found.gain_rl.mean:+.1f} points"
@@ -90,7 +89,7 @@ def _scores(found: Summary) -> Table:
 
 
 def _beside(found: Summary) -> Table:
-    table = _table("Beside each score, in %: greedy, any of the samples right, the best constant answer")
+    table = _table("Beside each score: greedy, pass@k and the best constant answer, in %")
     table.add_column("domain", no_wrap=True)
     table.add_column("after", no_wrap=True)
     samples = max((score.samples for score in found.mean.values()), default=1)
@@ -109,6 +108,7 @@ def _table(title: str) -> Table:
         title_justify="left",
         title_style="bold",
         box=box.SIMPLE_HEAD,
+        show_edge=False,
         padding=(0, 1, 0, 0),
         pad_edge=False,
         collapse_padding=True,

@@ -13,7 +13,7 @@ from typing import Protocol
 
 import numpy as np
 
-from posttrain.core.types import BoolArray, IntArray, Message
+from posttrain.core.types import BoolArray, IntArray, Message, Role
 from posttrain.models.tokenizer import ChatTokenizer
 
 
@@ -37,10 +37,12 @@ class ChatRenderer:
     """A model's own tokenizer and chat template."""
 
     tokenizer: ChatTokenizer
+    system_prompt: str | None = None
+    """Put before prompts that have no system message; None leaves it to the template, which may have its own."""
 
     @classmethod
-    def load(cls, model: Path) -> ChatRenderer:
-        return cls(ChatTokenizer.load(model))
+    def load(cls, model: Path, system_prompt: str | None = None) -> ChatRenderer:
+        return cls(ChatTokenizer.load(model), system_prompt)
 
     @property
     def stop_tokens(self) -> tuple[int, ...]:
@@ -48,6 +50,8 @@ class ChatRenderer:
 
     def prompt(self, messages: Sequence[Message]) -> list[int]:
         """Ids up to where the assistant's reply begins."""
+        if self.system_prompt is not None and (not messages or messages[0].role is not Role.SYSTEM):
+            messages = [Message(Role.SYSTEM, self.system_prompt), *messages]
         return self.tokenizer.prompt_ids(messages)
 
     def extend(self, messages: Sequence[Message]) -> list[int]:

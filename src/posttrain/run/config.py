@@ -173,6 +173,8 @@ class RunConfig:
     domains: dict[str, DomainConfig]
     stages: list[Stage]
     seed: int = 0
+    system_prompt: str | None = None
+    """Put before every prompt that has no system message; absent: what the model's chat template does by itself."""
     evaluation: EvaluationOptions = field(default_factory=EvaluationOptions)
     evaluate_base: bool = True
     engine: EngineConfig = field(default_factory=EngineConfig)

@@ -95,7 +95,15 @@ async def start(
         learners = asyncio.ensure_future(start_learners(options, config.learner.placement, logs))
         try:
             rollouts = await stack.enter_async_context(
-                start_rollouts(config.engine, config.sandbox, model, domains, observer, logs=logs)
+                start_rollouts(
+                    config.engine,
+                    config.sandbox,
+                    model,
+                    domains,
+                    observer,
+                    system_prompt=config.system_prompt,
+                    logs=logs,
+                )
             )
         finally:
             await asyncio.wait([learners])
@@ -122,6 +130,7 @@ async def start_rollouts(
     observer: Observer,
     *,
     logs: Path,
+    system_prompt: str | None = None,
 ) -> AsyncIterator[Rollouts]:
     """The sampling half alone."""
     observer.phase("loading the model")
@@ -132,7 +141,7 @@ async def start_rollouts(
             stack.push_async_callback(box.close)
         pool = await start_engines({"name": engine.name, "model": model, **engine.options}, engine.placement, logs)
         stack.push_async_callback(pool.close)
-        renderer = ChatRenderer.load(model)
+        renderer = ChatRenderer.load(model, system_prompt)
         max_context = (await pool.capabilities()).max_context
         yield Rollouts(
             domains=domains,

@@ -1,1 +1,1 @@
-"""Where untrusted code runs: `local.py` is the backend, `scripted.py` the fake, `probe.py` says what this machine gives."""
+"""Where untrusted code runs: `local.py` is the backend, `scripted.py` the fake, `probe.py` finds what there is."""

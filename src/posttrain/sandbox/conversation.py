@@ -1,4 +1,4 @@
-"""The host's half of a call: one input at a time goes in, one answer comes back, and nothing that comes back is trusted.
+"""The host's half of a call: one input at a time goes in, one answer comes back, and no answer is trusted.
 
 An answer is a line of JSON that repeats the token of the input it answers. Anything else on the channel — an answer
 before its input, a second one, one that is no plain data — is a violation: it ends the conversation, and what had not

@@ -102,7 +102,7 @@ class _Running:
         self._timer: asyncio.TimerHandle | None = None
         self._stop: Stop | None = None
         self._ready_at = self._over_at = 0.0
-        self._reported = b""
+        self._told = self._reported = b""
         self._output = {"stdout": b"", "stderr": b""}
         self._truncated = False
 
@@ -130,7 +130,7 @@ class _Running:
         )
         job_fd = pipes.own(job_file(job))
         filter_fd = pipes.own(sealed_file("posttrain-seccomp", self._host.seccomp))
-        stdin = pipes.own(sealed_file("posttrain-stdin", order.stdin.encode(errors="surrogateescape")))
+        stdin = pipes.own(sealed_file("posttrain-stdin", order.stdin.encode(errors="replace")))
         inside = (job_fd, filter_fd, info_w, report_w, answer_w, control_r, input_r)
         command = self._host.command(
             job_fd=job_fd, info_fd=info_w, seccomp_fd=filter_fd, disk_mib=order.limits.disk_mib
@@ -182,9 +182,12 @@ class _Running:
     # ── what is heard from inside ─────────────────────────────────────────────────────────────────────────────
 
     def _on_info(self, data: bytes) -> None:
-        """Bwrap names pid 1, in one write, before it lets it run."""
+        """Bwrap names pid 1, as one JSON object, before it lets it run."""
         assert self._process is not None
-        pid = json.loads(data)["child-pid"]
+        self._told += data
+        if not self._told.rstrip().endswith(b"}"):
+            return
+        pid = json.loads(self._told)["child-pid"]
         try:
             pidfd = os.pidfd_open(pid)
             parent = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
@@ -199,7 +202,8 @@ class _Running:
         self._reported += data
         if not self._ready_at:
             self._ready_at = time.monotonic()
-            self._arm(self._order.limits.wall_s, Stop.TIME)
+            if not self._stop:
+                self._arm(self._order.limits.wall_s, Stop.TIME)
         if self._reported.endswith(b"\n"):
             self._over_at = self._over_at or time.monotonic()
             self._kill_after(_GRACE_S)
@@ -258,7 +262,7 @@ class _Running:
 
     def _kill(self) -> None:
         """Pid 1, whose death takes all others with it and which bwrap outlives; bwrap where there is no pid 1 yet."""
-        self._pipes.read(self._info)
+        self._pipes.read_all(self._info)
         _send_kill(self._first if self._first >= 0 else self._bwrap)
 
     def _on_bwrap_end(self) -> None:
@@ -272,7 +276,7 @@ class _Running:
 
     def _await_death(self, process: subprocess.Popen[bytes]) -> None:
         """Without the event loop, since the caller may be being cancelled; takes milliseconds."""
-        self._pipes.read(self._info)
+        self._pipes.read_all(self._info)
         for pidfd in (self._first, self._bwrap):
             if pidfd < 0:
                 continue
@@ -280,9 +284,7 @@ class _Running:
             poll = select.poll()
             poll.register(pidfd, select.POLLIN)
             if not poll.poll(_LAST_WAIT_S * 1000):
-                raise SandboxError(
-                    f"sandbox could not end its processes: bwrap {process.pid} was there {_LAST_WAIT_S:.0f} s after SIGKILL"
-                )
+                raise SandboxError(f"sandbox process {process.pid} was there {_LAST_WAIT_S:.0f} s after it was killed")
         process.wait()
 
 

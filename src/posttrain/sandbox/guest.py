@@ -6,17 +6,20 @@ and then either becomes `argv` or loads the candidate's source and answers input
 and cheap on purpose: they are paid for by every execution. Nothing here knows an expected value (attack 7).
 """
 
+# Importing pathlib would cost as much as all the rest:
+# ruff: noqa: PTH102, PTH103, PTH118, PTH120, PTH123
+
+import _signal  # type: ignore[import-not-found]  # `signal` builds enums, which costs as much as starting Python
 import marshal
 import os
 import resource
 import select
 import sys
-from typing import TYPE_CHECKING
+from _json import encode_basestring_ascii
 
-import _signal  # type: ignore[import-not-found]  # `signal` builds enums, which costs as much as starting Python
+from posttrain.sandbox.plain import NotPlainError, encode
 
-from posttrain.sandbox.plain import NotPlainError, encode, encode_basestring_ascii
-
+TYPE_CHECKING = False  # importing typing would cost as much again
 if TYPE_CHECKING:
     from posttrain.sandbox.job import Job
 

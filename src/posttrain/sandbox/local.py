@@ -27,6 +27,8 @@ from posttrain.sandbox.probe import available
 
 _ATTEMPTS = 2
 _PAGE_BYTES = 4096
+_MAX_PATH, _MAX_PATH_PART = 1000, 60
+"""Characters, of at most 4 bytes each: below the kernel's 4096 and 255."""
 _PROFILES = ("python",)
 
 
@@ -88,7 +90,7 @@ class LocalSandbox:
         path that leaves the working directory (attack 25)."""
         if not argv:
             raise UserError("a sandboxed run needs a program: argv is empty")
-        files = dict(files or {})
+        files = {str(PurePosixPath(name)): content for name, content in (files or {}).items()}
         _check_paths(files)
         if _laid_bytes(files) > limits.disk_mib * MIB:
             reason = f"the files to lay are larger than the {limits.disk_mib} MiB of disk"
@@ -114,7 +116,7 @@ class LocalSandbox:
     async def _execute(self, order: Order, conversation: Conversation | None = None) -> RunResult:
         host = available()
         ended = await execute(host, order, conversation)
-        return judge(ended, host.tier, order.limits, conversation.limit if conversation else None)
+        return judge(ended, host.tier, order.limits, conversation)
 
     def _slot(self) -> asyncio.Semaphore:
         loop = asyncio.get_running_loop()
@@ -128,8 +130,8 @@ def _refuse(verb: str) -> NoReturn:
 def _check_paths(files: Mapping[str, str]) -> None:
     for name, content in files.items():
         path = PurePosixPath(name)
-        parts_fit = all(len(part.encode(errors="replace")) <= 255 for part in path.parts)
-        if not path.parts or path.is_absolute() or ".." in path.parts or "\0" in name or not parts_fit:
+        fits = len(name) <= _MAX_PATH and all(len(part) <= _MAX_PATH_PART for part in path.parts)
+        if not path.parts or path.is_absolute() or ".." in path.parts or "\0" in name or not fits:
             raise UserError(f"a file for the sandbox cannot be called {name[:200]!r}: the path must stay inside")
         if any(str(parent) in files for parent in path.parents):
             raise UserError(f"a file for the sandbox cannot be called {name[:200]!r}: a part of it is a file itself")

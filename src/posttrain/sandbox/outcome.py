@@ -1,7 +1,7 @@
 """Whose doing was it: from the facts of an execution to exactly one result class and a sentence.
 
-Only what happened before the ready signal, or without any doing of the program, is ours (law L23). Standard output
-and error are never read for a verdict (attack 5). Memory and process limits are enforced by making calls fail, which
+Only what happened before the ready signal, or without any doing of the program, is ours (law L23). Its output and
+errors are never read for it (attack 5). Memory and process limits are enforced by making calls fail, which
 a program may hide; then the class is its plain exit.
 """
 
@@ -11,16 +11,24 @@ import os
 import signal
 
 from posttrain.core.sandboxing import IsolationTier, ResultClass, RunResult, SandboxLimits
+from posttrain.sandbox.conversation import Conversation
 from posttrain.sandbox.execution import Ended, Report, Stop
 from posttrain.sandbox.job import whole_cpu_s
 
 _NEARLY_ALL = 0.9
 _CPU_SLACK_S = 0.1
+_LIMIT_SIGNALS: dict[int, ResultClass] = {
+    signal.SIGXCPU: ResultClass.CPU_LIMIT,
+    signal.SIGXFSZ: ResultClass.DISK_LIMIT,
+    signal.SIGSYS: ResultClass.POLICY_DENIED,
+}
 
 
-def judge(ended: Ended, tier: IsolationTier, limits: SandboxLimits, hint: ResultClass | None = None) -> RunResult:
-    """`hint` is the limit that the program's own exception spoke of, where it did."""
-    result_class, reason = _classify(ended, limits, hint)
+def judge(
+    ended: Ended, tier: IsolationTier, limits: SandboxLimits, conversation: Conversation | None = None
+) -> RunResult:
+    """`conversation` is the one that the execution held, where it held one."""
+    result_class, reason = _classify(ended, limits, conversation)
     report = ended.report
     code = os.waitstatus_to_exitcode(report.status) if report and not ended.stop else None
     return RunResult(
@@ -37,49 +45,50 @@ def judge(ended: Ended, tier: IsolationTier, limits: SandboxLimits, hint: Result
     )
 
 
-def _classify(ended: Ended, limits: SandboxLimits, hint: ResultClass | None) -> tuple[ResultClass, str]:
-    if not ended.ready:
+def _classify(ended: Ended, limits: SandboxLimits, conversation: Conversation | None) -> tuple[ResultClass, str]:
+    if not ended.ready or ended.stop is Stop.SETUP:
         said = ended.stderr.decode(errors="replace").strip()[-500:] or "it said nothing"
         when = "in time" if ended.stop is Stop.SETUP else "at all"
         return ResultClass.INFRASTRUCTURE_ERROR, f"sandbox did not become ready {when}: {said}"
+    if conversation and conversation.violation:
+        return ResultClass.POLICY_DENIED, conversation.violation
     if ended.stop:
         return _stopped(ended.stop, ended, limits)
     if ended.report is None:
         return ResultClass.INFRASTRUCTURE_ERROR, "sandbox lost its first process while the program was running"
-    code = os.waitstatus_to_exitcode(ended.report.status)
-    if code == 0 and hint is None:
-        return ResultClass.OK, ""
-    limit = _limit(code, ended.report, limits) or hint
-    if limit:
-        return limit, _sentence(limit, ended.report, limits)
-    if code < 0:
-        return ResultClass.SIGNAL, f"the program was ended by {_signal_name(-code)}"
-    return ResultClass.PROGRAM_ERROR, f"the program exited with {code}"
+    return _exited(ended.report, limits, conversation.limit if conversation else None)
 
 
 def _stopped(stop: Stop, ended: Ended, limits: SandboxLimits) -> tuple[ResultClass, str]:
     if stop is Stop.OUTPUT:
         return ResultClass.OUTPUT_LIMIT, f"the program wrote more than its {limits.output_kib} KiB of output"
-    if stop is Stop.VIOLATION:
-        return ResultClass.POLICY_DENIED, "the program wrote what it must not to the channel for answers"
     return ResultClass.TIME_LIMIT, f"the program ran out of time: {ended.wall_s:.1f} s of {limits.wall_s:.1f} s"
 
 
-def _limit(code: int, report: Report, limits: SandboxLimits) -> ResultClass | None:
-    """What the manner of the end says about limits; None for a plain exit or signal."""
-    if code == -signal.SIGSYS:
-        return ResultClass.POLICY_DENIED
-    if code == -signal.SIGXCPU or (code == -signal.SIGKILL and report.cpu_s >= whole_cpu_s(limits) + 1 - _CPU_SLACK_S):
-        return ResultClass.CPU_LIMIT
-    if code == 0:
-        return None
+def _exited(report: Report, limits: SandboxLimits, hint: ResultClass | None) -> tuple[ResultClass, str]:
+    """`hint` is the limit that the program's own exception spoke of."""
+    code = os.waitstatus_to_exitcode(report.status)
+    limit = _limit_of_signal(code, report, limits) or (_limit_of_use(report, limits) if code else None) or hint
+    if limit:
+        return limit, _sentence(limit, report, limits)
+    if code < 0:
+        return ResultClass.SIGNAL, f"the program was ended by {_signal_name(-code)}"
+    return (ResultClass.PROGRAM_ERROR, f"the program exited with {code}") if code else (ResultClass.OK, "")
+
+
+def _limit_of_signal(code: int, report: Report, limits: SandboxLimits) -> ResultClass | None:
+    if code == -signal.SIGKILL and report.cpu_s >= whole_cpu_s(limits) + 1 - _CPU_SLACK_S:
+        return ResultClass.CPU_LIMIT  # the hard limit, for programs that ignore SIGXCPU
+    return _LIMIT_SIGNALS.get(-code)
+
+
+def _limit_of_use(report: Report, limits: SandboxLimits) -> ResultClass | None:
+    """The limit that a program which failed had used up."""
     if report.peak_memory_mib >= _NEARLY_ALL * limits.memory_mib:
         return ResultClass.MEMORY_LIMIT
-    if code == -signal.SIGXFSZ or report.disk_full:
+    if report.disk_full:
         return ResultClass.DISK_LIMIT
-    if report.num_left >= limits.processes - 1 and report.num_left > 0:
-        return ResultClass.PROCESS_LIMIT
-    return None
+    return ResultClass.PROCESS_LIMIT if report.num_left >= max(1, limits.processes - 1) else None
 
 
 def _sentence(limit: ResultClass, report: Report, limits: SandboxLimits) -> str:

@@ -50,11 +50,15 @@ class Pipes:
             self.close(fd)
         return bool(data)
 
+    def read_all(self, fd: int) -> None:
+        """Take what is in one pipe now."""
+        while self.read(fd):
+            pass
+
     def drain(self) -> None:
         """Take what is in the pipes now; for when nobody is left to write to them."""
         for fd in list(self._takers):
-            while self.read(fd):
-                pass
+            self.read_all(fd)
 
     def send(self, fd: int, data: bytes) -> None:
         """Queue `data`; what a closed reader does not want is dropped."""

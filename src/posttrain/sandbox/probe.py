@@ -1,0 +1,149 @@
+"""What isolation this machine gives, found by doing: build the walls, try to get out, be ended; once per process.
+
+Either everything holds and `available` returns how to launch, or `IsolationUnavailableError` says which part is missing
+and which setting brings it. It never settles for less (law L27), and it does not guess from versions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from posttrain.core.errors import IsolationUnavailableError
+from posttrain.core.sandboxing import CallOutput, IsolationTier, OutputStatus, ResultClass, SandboxLimits
+from posttrain.sandbox.bubblewrap import Host, find_host
+from posttrain.sandbox.conversation import Conversation
+from posttrain.sandbox.execution import Order, execute
+from posttrain.sandbox.outcome import judge
+
+_LOOK_LIMITS = SandboxLimits(wall_s=20.0, processes=4, memory_mib=256, disk_mib=1)
+_ENDLESS_LIMITS = SandboxLimits(wall_s=0.1)
+
+_ESCAPES = """
+import os, signal, socket
+
+def refused(action, *arguments):
+    try:
+        action(*arguments)
+    except OSError:
+        return True
+    return False
+
+def processes():
+    read, write = os.pipe()
+    children = []
+    try:
+        while len(children) < 64:
+            pid = os.fork()
+            if pid == 0:
+                os.close(write)
+                os.read(read, 1)
+                os._exit(0)
+            children.append(pid)
+    except BlockingIOError:
+        pass
+    os.close(write)
+    for pid in children:
+        os.waitpid(pid, 0)
+    return 1 + len(children)
+
+def forbidden_call():
+    pid = os.fork()
+    if pid == 0:
+        os.chroot("/")
+        os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+def disk():
+    try:
+        with open("full", "wb") as file:
+            for _ in range(4):
+                file.write(bytes(1 << 20))
+    except OSError:
+        return True
+    finally:
+        os.remove("full")
+    return False
+
+def unreachable():
+    try:
+        socket.create_connection(("192.0.2.1", 9), 1.0)
+    except OSError as error:
+        return error.errno == 101
+    return False
+
+HIDDEN = ("/etc/passwd", "/proc/self", "/sys/kernel", "/var/log")
+
+def look(num_processes):
+    return {
+        "the program is not root": os.getuid() != 0 and refused(os.setuid, 0),
+        "processes of others are out of sight": os.getpid() < 10,
+        "files of the host are out of sight": not any(map(os.path.exists, HIDDEN)),
+        "the system is read-only": refused(open, "/x", "w") and refused(open, "/usr/x", "w"),
+        "there is no network": unreachable(),
+        "processes are limited": processes() == num_processes,
+        "disk is limited": disk(),
+        "system calls are filtered": forbidden_call() == -signal.SIGSYS,
+    }
+"""
+_ENDLESS = "while True: pass"
+
+
+@functools.cache
+def available() -> Host:
+    """Blocks for about 0.2 s the first time. Raises `IsolationUnavailableError`."""
+    host = find_host()
+    # In a thread of its own, because the caller may be inside a running event loop.
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        pool.submit(lambda: asyncio.run(_try(host))).result()
+    return host
+
+
+async def _try(host: Host) -> None:
+    conversation = Conversation([[_LOOK_LIMITS.processes]])
+    order = Order(limits=_LOOK_LIMITS, source=_ESCAPES, function="look")
+    run = judge(await execute(host, order, conversation), host.tier, _LOOK_LIMITS, conversation)
+    if run.result_class is ResultClass.INFRASTRUCTURE_ERROR:
+        raise IsolationUnavailableError(f"isolation 'full' is not available here: {run.reason}; {remedy(host)}")
+    failed = failures(conversation.outputs()[0])
+    if failed:
+        raise IsolationUnavailableError(
+            f"isolation 'full' is not available here: bubblewrap starts, but it does not hold that {', '.join(failed)}"
+        )
+    order = Order(limits=_ENDLESS_LIMITS, source=_ENDLESS, function="look")
+    run = judge(await execute(host, order, Conversation([[]])), host.tier, _ENDLESS_LIMITS)
+    if run.result_class is not ResultClass.TIME_LIMIT:
+        raise IsolationUnavailableError(
+            f"isolation 'full' is not available here: an endless program ended as {run.result_class}: {run.reason}"
+        )
+
+
+def failures(look: CallOutput) -> list[str]:
+    """What does not hold, from the answer of the probing program."""
+    if look.status is not OutputStatus.VALUE or not isinstance(look.value, dict):
+        return [f"the probing program can finish ({look.error})"]
+    return [sentence for sentence, holds in look.value.items() if holds is not True]
+
+
+def remedy(host: Host, sysctls: Path = Path("/proc/sys")) -> str:
+    """The setting that most likely brings what is missing."""
+    if host.tier is IsolationTier.ROOT_IN_CONTAINER:
+        return (
+            "as root this needs CAP_SYS_ADMIN, CAP_SETUID and CAP_SETGID and an interpreter that other users may read: "
+            "start the container with `--cap-add SYS_ADMIN --security-opt apparmor=unconfined`, or run as an "
+            "ordinary user where user namespaces are allowed"
+        )
+    for setting, bad, good in (
+        ("kernel/apparmor_restrict_unprivileged_userns", "1", "0"),
+        ("kernel/unprivileged_userns_clone", "0", "1"),
+        ("user/max_user_namespaces", "0", "65536"),
+    ):
+        path = sysctls / setting
+        if path.is_file() and path.read_text().strip() == bad:
+            return f"user namespaces are switched off: run `sudo sysctl -w {setting.replace('/', '.')}={good}`"
+    return (
+        "an ordinary user needs user namespaces: in a container, start it with "
+        "`--security-opt seccomp=unconfined --security-opt apparmor=unconfined`"
+    )

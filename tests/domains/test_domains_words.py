@@ -1,0 +1,31 @@
+"""Word-sorting tasks."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from posttrain.core.types import Split
+from posttrain.domains.words import WORDS, Words
+from posttrain.verifiers.final_answer import read_final_answer
+
+
+def test_the_words_are_plain_and_distinct_and_no_answer_of_them_reads_as_a_hedge() -> None:
+    assert len(set(WORDS)) == len(WORDS) >= 300
+    assert all(word.isascii() and word.islower() and word.isalpha() and len(word) <= 6 for word in WORDS)
+    assert [word for word in WORDS if read_final_answer(f"Answer: {word}") != word] == []
+
+
+@pytest.mark.parametrize(("level", "letters"), [(1, [1, 1, 1]), (2, [1, 1, 1, 1]), (3, [1, 1, 1, 2]), (4, [3, 3])])
+def test_higher_levels_share_first_letters(level: int, letters: list[int]) -> None:
+    for index in range(50):
+        words = Words().task(Split.TRAIN, 0, index, level).hidden["words"]
+        assert sorted(Counter(word[0] for word in words).values()) == letters
+        assert words == sorted(set(words))
+
+
+def test_the_words_are_never_shown_in_order_already() -> None:
+    for index in range(200):
+        task = Words().task(Split.TRAIN, 0, index, 1)
+        assert ", ".join(task.hidden["words"]) not in task.prompt[0].content

@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from posttrain.core.types import DomainScore, EvalReport
+from posttrain.observe.alarms import alarms
+from posttrain.store.metrics import MetricsRecord
+
+GOOD = {"reward": 0.5, "loss": 0.1, "no_verdict": 0.0, "mismatch_mean": 0.01, "zero_signal_share": 0.3}
+SCORE = DomainScore(0.5, (0.45, 0.55), 128, 4, 0.9, 0.5, 0.1, 50, 0, 20.0, 0.0)
+
+
+def records(**last: float) -> list[MetricsRecord]:
+    steps = [MetricsRecord(1, "rl", step, 0.0, GOOD) for step in range(1, 10)]
+    return [*steps, MetricsRecord(1, "rl", 10, 0.0, {**GOOD, **last})]
+
+
+def report(label: str, score: DomainScore) -> EvalReport:
+    return EvalReport(label, "m", 0, "s", {"words": score}, score, (), 1.0)
+
+
+def test_a_sound_run_raises_no_alarm() -> None:
+    assert alarms(records(), [report("base", SCORE), report("rl", SCORE)]) == []
+    assert alarms([], []) == []
+
+
+@pytest.mark.parametrize(
+    ("last", "sentence"),
+    [
+        ({"no_verdict": 3.0}, "3 attempts in 1 training step got no verdict, through failures of ours"),
+        ({"loss": float("nan")}, "loss was not finite in 1 step, first in step 10 of rl"),
+        ({"mismatch_mean": 0.2}, "at the end of rl, sampler and trainer differ by 0.20 nats a token"),
+        ({"truncated_share": 0.75}, "at the end of rl, 75% of the attempts were cut off by a length limit"),
+        ({"zero_signal_share": 0.95}, "at the end of rl, 95% of the groups gave no signal: nearly nothing is learned"),
+    ],
+)
+def test_each_sign_of_trouble_is_one_sentence(last: dict[str, float], sentence: str) -> None:
+    assert alarms(records(**last), []) == [sentence]
+
+
+def test_a_domain_that_fell_is_named() -> None:
+    worse = replace(SCORE, pass_at_1=0.3, ci95=(0.25, 0.35))
+    assert alarms([], [report("sft", SCORE), report("rl", worse)]) == [
+        "words fell from 50.0% to 30.0% between sft and rl"
+    ]
+
+
+def test_a_score_without_skill_is_named() -> None:
+    constant = replace(SCORE, best_constant=0.5)
+    assert alarms([], [report("base", SCORE), report("rl", constant)]) == [
+        "words ends no better than the best constant answer (50.0%)"
+    ]
+    unknown = replace(SCORE, best_constant=float("nan"))
+    assert alarms([], [report("base", SCORE), report("rl", unknown)]) == []
+
+
+def test_lost_evaluation_attempts_are_told() -> None:
+    assert alarms([], [report("base", replace(SCORE, no_verdict=2))]) == [
+        "2 attempts of the evaluation after base got no verdict, counted as wrong"
+    ]
