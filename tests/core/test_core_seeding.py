@@ -10,13 +10,11 @@ from hypothesis import strategies as st
 
 from posttrain.core.seeding import stable_hash, stable_random
 
-PARTS = st.lists(
-    st.text(st.characters(codec="utf-8", exclude_characters="\x1f")) | st.integers(), min_size=1, max_size=4
-)
+PARTS = st.lists(st.text() | st.integers(), min_size=1, max_size=4)
 
 
 def test_hash_is_the_same_for_ever() -> None:
-    assert stable_hash("run", 1, "task", 2) == 1132173196616847660
+    assert stable_hash("run", 1, "task", 2) == 3645409605851545127
 
 
 def test_hash_is_the_same_in_another_process() -> None:

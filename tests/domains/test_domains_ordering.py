@@ -35,25 +35,17 @@ def says(sentence: str, order: list[str]) -> bool:
     """A second reading of the clues, from the prompt's own sentences."""
     at = {name: place for place, name in enumerate(order)}
     people = [at[name] for name in re.findall("|".join(order), sentence)]
-    rest = re.sub("|".join(order), "", sentence).strip()
-    match rest.split():
-        case ["is", "left", "of"]:
-            return people[0] < people[1]
-        case ["is", "next", "to"]:
-            return abs(people[0] - people[1]) == 1
-        case ["is", "not", "next", "to"]:
-            return abs(people[0] - people[1]) != 1
-        case ["is", "between", "and"]:
-            return sorted(people)[1] == people[0]
-        case ["is", "first"]:
-            return people[0] == 0
-        case ["is", "not", "first"]:
-            return people[0] != 0
-        case ["is", "last"]:
-            return people[0] == len(order) - 1
-        case ["is", "not", "last"]:
-            return people[0] != len(order) - 1
-    raise AssertionError(rest)
+    phrase = " ".join(re.sub("|".join(order), "", sentence).split())
+    return {
+        "is left of": lambda: people[0] < people[1],
+        "is next to": lambda: abs(people[0] - people[1]) == 1,
+        "is not next to": lambda: abs(people[0] - people[1]) != 1,
+        "is between and": lambda: sorted(people)[1] == people[0],
+        "is first": lambda: people[0] == 0,
+        "is not first": lambda: people[0] != 0,
+        "is last": lambda: people[0] == len(order) - 1,
+        "is not last": lambda: people[0] != len(order) - 1,
+    }[phrase]()
 
 
 @every_level

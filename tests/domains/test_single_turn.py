@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from posttrain.core.errors import IsolationUnavailableError
 from posttrain.core.protocols import Transition
 from posttrain.core.types import Message, Role, Split, Task, Verdict, VerdictStatus
 from posttrain.domains.single_turn import SingleTurnEnvironment
@@ -86,3 +87,11 @@ def test_a_second_reply_is_a_mistake_of_ours() -> None:
 
     with pytest.raises(AssertionError, match="second reply"):
         asyncio.run(twice())
+
+
+def test_missing_isolation_is_not_made_a_verdict_of() -> None:
+    def isolates(task: Task, reply: str) -> Verdict:
+        raise IsolationUnavailableError("no user namespaces")
+
+    with pytest.raises(IsolationUnavailableError):
+        play(isolates, "hi")

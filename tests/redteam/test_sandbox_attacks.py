@@ -8,7 +8,6 @@ should give `2 * x`, and none does so honestly: a right answer from one of them 
 from __future__ import annotations
 
 import asyncio
-import os
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -47,11 +46,12 @@ def function(body: str, imports: str = "os, sys, signal, time") -> str:
 
 
 def c_call(expression: str) -> str:
-    return function(f"libc = ctypes.CDLL(None, use_errno=True)\nreturn 'refused' if {expression} == -1 else 'done'", "ctypes")
+    return function(
+        f"libc = ctypes.CDLL(None, use_errno=True)\nreturn 'refused' if {expression} == -1 else 'done'", "ctypes"
+    )
 
 
 EVERY_FD = "for fd in range(3, 200):\n    try:\n        os.write(fd, {data})\n    except OSError:\n        pass\n"
-OWN_TOKEN = "token = sys._getframe(1).f_back.f_locals['token']\nanswer = sys._getframe(1).f_back.f_locals['answer']\n"
 
 ATTACKS = [
     # 1: leaving before the verdict
@@ -70,7 +70,7 @@ ATTACKS = [
     ),
     Attack(
         "subclass of int",
-        "class Liar(int):\n    def __eq__(self, other): return True\n    __hash__ = int.__hash__\ndef f(x): return Liar(7)",
+        "class Liar(int):\n    def __eq__(self, other): return True\n    __hash__ = None\ndef f(x): return Liar(7)",
         (OK,),
         (NOT_PLAIN,),
     ),
@@ -89,8 +89,12 @@ ATTACKS = [
     ),
     # 5: forged reports
     Attack("success on every stream", function("print('ok', 2 * x)\nsys.stderr.write('PASSED')"), (OK,), (VALUE,)),
-    Attack("an answer on every descriptor", function(EVERY_FD.format(data="b'{\"value\":2}\\n'")), (DENIED,), (MISSING,)),
-    Attack("pid 1's report on every descriptor", function(EVERY_FD.format(data="b'R0 0 0 0 0\\n'")), (DENIED,), (MISSING,)),
+    Attack(
+        "an answer on every descriptor", function(EVERY_FD.format(data="b'{\"value\":2}\\n'")), (DENIED,), (MISSING,)
+    ),
+    Attack(
+        "pid 1's report on every descriptor", function(EVERY_FD.format(data="b'R0 0 0 0 0\\n'")), (DENIED,), (MISSING,)
+    ),
     Attack(
         "an answer before the input",
         "import os\n" + EVERY_FD.format(data='b\'{"token":"","value":2}\\n\'') + "def f(x): pass",
@@ -99,8 +103,8 @@ ATTACKS = [
     ),
     Attack(
         "two answers with the right token",
-        "import os, sys\ndef f(x):\n    frame = sys._getframe(2)\n    token, fd = frame.f_locals['token'], frame.f_locals['answer']\n"
-        "    os.write(fd, f'{{\"token\":\"{token}\",\"value\":7}}\\n'.encode() * 2)\n    return 7",
+        "import os, sys\ndef f(x):\n    l = sys._getframe(2).f_locals\n    token, fd = l['token'], l['answer']\n"
+        '    os.write(fd, f\'{{"token":"{token}","value":7}}\\n\'.encode() * 2)\n    return 7',
         (DENIED,),
         (MISSING,),
     ),
@@ -109,21 +113,27 @@ ATTACKS = [
     # 6: survivors
     Attack(
         "daemon",
-        function("if os.fork() == 0:\n    os.setsid()\n    if os.fork() == 0:\n        time.sleep(60)\n    os._exit(0)"),
+        function(
+            "if os.fork() == 0:\n    os.setsid()\n    if os.fork() == 0:\n        time.sleep(60)\n    os._exit(0)"
+        ),
         (OK,),
         (VALUE,),
     ),
     Attack("child that holds the pipes", function("if os.fork() == 0:\n    time.sleep(60)"), (OK,), (VALUE,)),
     Attack(
-        "thread that stays", function("threading.Thread(target=time.sleep, args=[60]).start()", "threading, time"), (OK,), (VALUE,)
+        "thread that stays",
+        function("threading.Thread(target=time.sleep, args=[60]).start()", "threading, time"),
+        (OK,),
+        (VALUE,),
     ),
-    Attack("returning twice", function("os.fork()\nreturn 0"), (DENIED,), (VALUE, MISSING)),
+    Attack("returning twice", function("os.fork()\nreturn 0"), (DENIED, OK), (VALUE, MISSING)),
     # 7: looking for the harness
     Attack(
         "expected values by frames and gc",
         function(
-            "found = []\nframe = sys._getframe()\nwhile frame:\n    found.append(str(frame.f_locals)[:10_000])\n    frame = frame.f_back\n"
-            "found += [o for o in gc.get_objects() if type(o) is str]\nreturn any('expected' + '_values' in o for o in found)",
+            "found = [str(o)[:10_000] for o in gc.get_objects()]\nframe = sys._getframe()\n"
+            "while frame:\n    found.append(str(frame.f_locals)[:10_000])\n    frame = frame.f_back\n"
+            "return any('_'.join(['expected', 'values']) in text for text in found)",
             "gc, sys",
         ),
         (OK,),
@@ -132,10 +142,19 @@ ATTACKS = [
     Attack("memory of pid 1", function("return open('/proc/1/mem').read(1)"), (OK,), (RAISED,)),
     Attack("ptrace of pid 1", c_call("libc.ptrace(16, 1, 0, 0)"), (DENIED,), (MISSING,)),
     Attack("memory of pid 1 by system call", c_call("libc.syscall(310, 1, 0, 0, 0, 0, 0)"), (DENIED,), (MISSING,)),
-    Attack("descriptors of pid 1", c_call("libc.syscall(438, os.pidfd_open(1), 5, 0)").replace("ctypes", "ctypes, os", 1), (DENIED,), (MISSING,)),
-    Attack("killing pid 1", function("for n in range(1, 65):\n    if n not in (32, 33): os.kill(1, n)"), (OK,), (VALUE,)),
-    Attack("killing everything", function("os.kill(-1, 9)"), (OK,), (VALUE,)),
-    Attack("limits of pid 1", function("resource.prlimit(1, resource.RLIMIT_AS, (1, 1))", "resource"), (OK,), (RAISED,)),
+    Attack(
+        "descriptors of pid 1",
+        c_call("libc.syscall(438, os.pidfd_open(1), 5, 0)").replace("ctypes", "ctypes, os", 1),
+        (DENIED,),
+        (MISSING,),
+    ),
+    Attack(
+        "killing pid 1", function("for n in range(1, 65):\n    if n not in (32, 33): os.kill(1, n)"), (OK,), (VALUE,)
+    ),
+    Attack("killing everything", function("os.fork()\nos.kill(-1, 9)"), (OK, SIGNAL, DENIED), (VALUE, MISSING, RAISED)),
+    Attack(
+        "limits of pid 1", function("resource.prlimit(1, resource.RLIMIT_AS, (1, 1))", "resource"), (OK,), (RAISED,)
+    ),
     # 8 and 25: the host's files, environment, privileges
     Attack(
         "files of the host",
@@ -146,13 +165,19 @@ ATTACKS = [
         (OK,),
         (VALUE,),
     ),
-    Attack("environment of the host", function("return [v for v in os.environ.values() if 'secret' in v]"), (OK,), (VALUE,)),
-    Attack("link out", function("os.symlink('/proc/1/root/etc/passwd', 'l')\nreturn open('l').read()"), (OK,), (RAISED,)),
+    Attack(
+        "environment of the host", function("return [v for v in os.environ.values() if 'secret' in v]"), (OK,), (VALUE,)
+    ),
+    Attack(
+        "link out", function("os.symlink('/proc/1/root/etc/passwd', 'l')\nreturn open('l').read()"), (OK,), (RAISED,)
+    ),
     Attack("writing to the system", function("open('/usr/lib/x', 'w')"), (OK,), (RAISED,)),
     Attack("writing to the root", function("open('/x', 'w')"), (OK,), (RAISED,)),
     Attack("a device", function("os.mknod('d', 0o60666, os.makedev(254, 0))"), (OK,), (RAISED,)),
     Attack("becoming root", function("os.setuid(0)"), (OK,), (RAISED,)),
-    Attack("raising limits", function("resource.setrlimit(resource.RLIMIT_AS, (-1, -1))", "resource"), (OK,), (RAISED,)),
+    Attack(
+        "raising limits", function("resource.setrlimit(resource.RLIMIT_AS, (-1, -1))", "resource"), (OK,), (RAISED,)
+    ),
     Attack("a new root", function("os.chroot('/usr')"), (DENIED,), (MISSING,)),
     Attack("a mount", c_call("libc.mount(b'none', b'/box', b'tmpfs', 0, None)"), (DENIED,), (MISSING,)),
     Attack("a namespace", c_call("libc.unshare(0x10000000)"), (OK,), (VALUE,)),
@@ -166,7 +191,7 @@ ATTACKS = [
     # 22: patched tools
     Attack(
         "patched clock, output, builtins",
-        "import builtins, json, os, time\nos.write = lambda *a: 0\ntime.monotonic = lambda: 0.0\njson.loads = json.dumps = None\n"
+        "import builtins, json, os, time\nos.write = lambda *a: 0\ntime.monotonic = lambda: 0.0\njson.loads = None\n"
         "builtins.print = builtins.open = None\nbuiltins.len = lambda o: 2\ndef f(x): return 'wrong'",
         (OK, ERROR, DENIED, TIME),
         (VALUE, MISSING),
@@ -174,28 +199,79 @@ ATTACKS = [
     # 24: bombs and clocks
     Attack("endless loop", "def f(x):\n    while True: pass", (TIME,), (MISSING,)),
     Attack("endless loop on the CPU's clock", "while True: pass", (CPU,), (MISSING,), PATIENT),
-    Attack("endless loop that ignores the CPU's clock", function("signal.signal(24, signal.SIG_IGN)\nwhile True: pass"), (CPU,), (MISSING,), PATIENT),
+    Attack(
+        "endless loop that ignores the CPU's clock",
+        function("signal.signal(24, signal.SIG_IGN)\nwhile True: pass"),
+        (CPU,),
+        (MISSING,),
+        PATIENT,
+    ),
     Attack("sleep", function("time.sleep(100)"), (TIME,), (MISSING,)),
-    Attack("deaf to signals", function("for n in range(1, 32):\n    if n not in (9, 19): signal.signal(n, 1)\ntime.sleep(9)"), (TIME,), (MISSING,)),
-    Attack("swallows everything", "def f(x):\n    while True:\n        try:\n            while True: pass\n        except BaseException: pass", (TIME,), (MISSING,)),
+    Attack(
+        "deaf to signals",
+        function("for n in range(1, 32):\n    if n not in (9, 19): signal.signal(n, 1)\ntime.sleep(9)"),
+        (TIME,),
+        (MISSING,),
+    ),
+    Attack(
+        "swallows everything",
+        "def f(x):\n    while True:\n        try:\n            while True: pass\n        except BaseException: pass",
+        (TIME,),
+        (MISSING,),
+    ),
     Attack("stops itself", function("os.kill(os.getpid(), signal.SIGSTOP)"), (TIME,), (MISSING,)),
     Attack("becomes another program", function("os.execv('/usr/bin/sleep', ['sleep', '100'])"), (TIME,), (MISSING,)),
-    Attack("slow to convert", "def f(x):\n    class C:\n        pass\n    while True: 9 ** 9 ** 9", (TIME, MEMORY), (MISSING, RAISED)),
+    Attack(
+        "slow to convert",
+        "def f(x):\n    class C:\n        pass\n    while True: 9 ** 9 ** 9",
+        (TIME, MEMORY),
+        (MISSING, RAISED),
+    ),
     Attack("one memory bomb", function("return len(bytearray(10 ** 12))"), (MEMORY,), (RAISED,)),
     Attack("a memory bomb while loading", "a = []\nwhile True: a.append(bytearray(1 << 20))", (MEMORY,), (MISSING,)),
-    Attack("a shared memory bomb", function("return [mmap.mmap(-1, 32 << 20) for _ in range(9)]", "mmap"), (MEMORY, OK), (RAISED,)),
+    Attack(
+        "a shared memory bomb",
+        function("return [mmap.mmap(-1, 32 << 20) for _ in range(9)]", "mmap"),
+        (MEMORY, OK),
+        (RAISED,),
+    ),
     Attack("fork bomb", "import os\nwhile True: os.fork()", (PROCESSES, DENIED), (MISSING,)),
-    Attack("fork bomb that holds on", function("while True:\n    try:\n        os.fork()\n    except OSError: pass"), (TIME,), (MISSING,)),
-    Attack("thread bomb", function("while True: threading.Thread(target=time.sleep, args=[9]).start()", "threading, time"), (PROCESSES, MEMORY), (RAISED,)),
-    Attack("a full disk", function("with open('a', 'wb') as a:\n    while True: a.write(bytes(1 << 16))"), (DISK,), (RAISED,)),
-    Attack("a full disk while loading", "for n in range(9): open(f'/dev/shm/{n}', 'wb').write(bytes(1 << 20))", (DISK,), (MISSING,)),
+    Attack(
+        "fork bomb that holds on",
+        function("while True:\n    try:\n        os.fork()\n    except OSError: pass"),
+        (TIME,),
+        (MISSING,),
+    ),
+    Attack(
+        "thread bomb",
+        function("while True: threading.Thread(target=time.sleep, args=[9]).start()", "threading, time"),
+        (PROCESSES, MEMORY),
+        (RAISED,),
+    ),
+    Attack(
+        "a full disk",
+        function("with open('a', 'wb') as a:\n    while True: a.write(bytes(1 << 16))"),
+        (DISK,),
+        (RAISED,),
+    ),
+    Attack(
+        "a full disk while loading",
+        "for n in range(9): open(f'/dev/shm/{n}', 'wb').write(bytes(1 << 20))",
+        (DISK,),
+        (MISSING,),
+    ),
     Attack("a flood of output", function("while True: print('x' * 1000)"), (OUTPUT,), (MISSING,)),
     Attack("a flood of errors", function("while True: os.write(2, bytes(1 << 16))"), (OUTPUT,), (MISSING,)),
-    Attack("stack overflow", "import sys\nsys.setrecursionlimit(10 ** 9)\ndef f(x): return g(x)\ndef g(x): return f(x)", (SIGNAL, MEMORY), (MISSING, RAISED)),
+    Attack(
+        "stack overflow",
+        "import sys\nsys.setrecursionlimit(10 ** 9)\ndef f(x): return g(x)\ndef g(x): return f(x)",
+        (SIGNAL, MEMORY, TIME),
+        (MISSING, RAISED),
+    ),
     Attack("abort", function("os.abort()"), (SIGNAL,), (MISSING,)),
     Attack("a source too nested to parse", "x = " + "(" * 5000 + ")" * 5000, (ERROR, MEMORY), (MISSING,)),
     Attack("a very deep tree", function("for _ in range(500):\n    os.mkdir('d')\n    os.chdir('d')"), (OK,), (VALUE,)),
-]  # fmt: skip
+]
 
 
 def ask(source: str, limits: SandboxLimits = LIMITS) -> CallResult:
@@ -216,7 +292,7 @@ def holdings() -> Holdings:
     tasks = Path("/proc/self/task").iterdir()
     return Holdings(
         children=tuple(child for task in tasks for child in (task / "children").read_text().split()),
-        num_fds=len(os.listdir("/proc/self/fd")),
+        num_fds=len(list(Path("/proc/self/fd").iterdir())),
         num_temporary=len([path for path in Path(tempfile.gettempdir()).iterdir() if "posttrain" in path.name]),
         num_mounts=len(Path("/proc/self/mountinfo").read_text().splitlines()),
     )
@@ -256,7 +332,11 @@ def test_neighbour_of_a_bomb_is_unharmed() -> None:
 
     async def together() -> list[CallResult]:
         sandbox = LocalSandbox(concurrency=4)
-        honest = "import os\ndef f(x):\n    open('mine', 'wb').write(bytes(1 << 20))\n    os.waitpid(os.posix_spawn('/bin/true', ['true'], {}), 0)\n    return 2 * x"
+        honest = function(
+            "open('mine', 'wb').write(bytes(1 << 20))\n"
+            "os.waitpid(os.posix_spawn('/bin/true', ['true'], {}), 0)\n"
+            "return 2 * x"
+        )
         calls = [sandbox.call(source, "f", [[1]], limits=LIMITS) for source in [*bombs, *bombs[:1], honest]]
         return await asyncio.gather(*calls)
 

@@ -16,9 +16,9 @@ TIER = IsolationTier.FULL_WITHOUT_CGROUP
 
 
 def report(
-    *, exit_code: int = 0, by: int = 0, cpu_s: float = 0.1, peak: float = 10.0, left: int = 0, full: bool = False
+    *, exit_code: int = 0, by: int = 0, cpu_s: float = 0.1, peak: float = 10.0, unawaited: int = 0, full: bool = False
 ) -> Report:
-    return Report(exit_code << 8 | by, cpu_s, peak, left, full)
+    return Report(exit_code << 8 | by, cpu_s, peak, unawaited, full)
 
 
 def ended(account: Report | None, *, ready: bool = True, stop: Stop | None = None, stderr: bytes = b"") -> Ended:
@@ -29,7 +29,7 @@ def ended(account: Report | None, *, ready: bool = True, stop: Stop | None = Non
     ("facts", "expected"),
     [
         (ended(report()), ResultClass.OK),
-        (ended(report(peak=99, full=True, left=9)), ResultClass.OK),
+        (ended(report(peak=99, full=True, unawaited=9)), ResultClass.OK),
         (ended(report(exit_code=1)), ResultClass.PROGRAM_ERROR),
         (ended(report(exit_code=137)), ResultClass.PROGRAM_ERROR),
         (ended(report(exit_code=152)), ResultClass.PROGRAM_ERROR),
@@ -43,7 +43,7 @@ def ended(account: Report | None, *, ready: bool = True, stop: Stop | None = Non
         (ended(report(exit_code=1, peak=95)), ResultClass.MEMORY_LIMIT),
         (ended(report(by=signal.SIGABRT, peak=95)), ResultClass.MEMORY_LIMIT),
         (ended(report(exit_code=1, full=True)), ResultClass.DISK_LIMIT),
-        (ended(report(exit_code=1, left=3)), ResultClass.PROCESS_LIMIT),
+        (ended(report(exit_code=1, unawaited=3)), ResultClass.PROCESS_LIMIT),
         (ended(report(by=signal.SIGKILL), stop=Stop.TIME), ResultClass.TIME_LIMIT),
         (ended(None, stop=Stop.TIME), ResultClass.TIME_LIMIT),
         (ended(report(by=signal.SIGKILL), stop=Stop.OUTPUT), ResultClass.OUTPUT_LIMIT),

@@ -92,8 +92,8 @@ def test_claims_are_served_in_order_of_arrival() -> None:
         await settle()
         for turn in range(3):
             await slots.take(1)
+            latecomer = asyncio.ensure_future(slots.claim(POOL))  # runs before those that `published` wakes
             slots.published(turn + 1)
-            latecomer = asyncio.ensure_future(slots.claim(POOL))
             await settle()
             assert [claim.done() for claim in waiting] == [number <= turn for number in range(3)]
             assert not latecomer.done()

@@ -20,7 +20,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from posttrain.core.errors import ConfigError, UnknownNameError
 
-KINDS = ("domain", "engine", "loss", "advantage", "sandbox", "mixture")
+KINDS = ("domain", "engine", "loss", "advantage", "sandbox")
 
 
 def names(kind: str) -> list[str]:

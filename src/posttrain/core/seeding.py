@@ -11,8 +11,9 @@ import random
 
 def stable_hash(*parts: str | int) -> int:
     """A 63-bit hash of `parts` that is the same in every process, on every machine, for ever."""
-    text = "\x1f".join(f"{type(part).__name__}:{part}" for part in parts)
-    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little") >> 1
+    text = "".join(f"{type(part).__name__}:{len(str(part))}:{part}" for part in parts)
+    content = text.encode(errors="surrogatepass")
+    return int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "little") >> 1
 
 
 def stable_random(*parts: str | int) -> random.Random:

@@ -67,7 +67,7 @@ class FunctionDomain:
 
     @property
     def levels(self) -> int:
-        return max(level for _, level in self._rows)
+        return max((level for _, level in self._rows), default=1)
 
     def task(self, split: Split, seed: int, index: int, level: int) -> Task:
         check_level(self.name, level, self.levels)

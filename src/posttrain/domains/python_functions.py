@@ -51,9 +51,11 @@ class PythonFunctions:
         return draw(self.name, split, seed, index, level, lambda state: self._problem(state, level, split))
 
     def environment(self, task: Task, sandbox: Sandbox | None) -> SingleTurnEnvironment:
-        """Raises `ConfigError` without a sandbox and ValueError for a task without tests (law L26)."""
+        """Raises `ConfigError` without a sandbox, `IsolationUnavailableError` where the sandbox cannot isolate, and
+        ValueError for a task without tests (law L26)."""
         if sandbox is None:
             raise ConfigError(f"domain {self.name} runs programs and needs a sandbox; none was given")
+        assert sandbox.tier  # asked now: without isolation no attempt is to begin (law L27)
         verifier = ProgramVerifier(HiddenTests.read(task.hidden), sandbox, SANDBOX_LIMITS, self.cache)
 
         async def verify(task: Task, reply: str) -> Verdict:

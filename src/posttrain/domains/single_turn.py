@@ -12,6 +12,7 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 
+from posttrain.core.errors import IsolationUnavailableError
 from posttrain.core.protocols import Transition
 from posttrain.core.types import Message, Task, Verdict
 
@@ -50,6 +51,8 @@ class SingleTurnEnvironment:
         try:
             result = self.verify(self.task, reply)
             verdict = await result if inspect.isawaitable(result) else result
+        except IsolationUnavailableError:  # no attempt's failure: the run must stop (law L27)
+            raise
         except Exception as error:  # a verifier is a plug-in: whatever it raises is its failure, not the candidate's
             return Verdict.none(f"the verifier raised {type(error).__name__}: {error}")
         if not isinstance(verdict, Verdict):

@@ -43,7 +43,9 @@ class Checkpoint:
         missing = sorted(shapes.keys() - self.names)
         unknown = sorted(self.names - shapes.keys() - set(ignored))
         if missing or unknown:
-            raise EngineError(f"{self._folder} does not fit the model: {_listed('lacks', missing, 'has also', unknown)}")
+            raise EngineError(
+                f"{self._folder} does not fit the model: {_listed('lacks', missing, 'has also', unknown)}"
+            )
         for name, shape in shapes.items():
             found = tuple(self._files[name].get_slice(name).get_shape())
             if found != shape:
@@ -79,4 +81,6 @@ def _raw(tensor: Tensor) -> npt.NDArray[Any]:
 
 def _listed(*parts: str | list[str]) -> str:
     pairs = zip(parts[::2], parts[1::2], strict=True)
-    return "; ".join(f"it {what} {', '.join(names[:4])}" + (" …" if len(names) > 4 else "") for what, names in pairs if names)
+    return "; ".join(
+        f"it {what} {', '.join(names[:4])}" + (" …" if len(names) > 4 else "") for what, names in pairs if names
+    )

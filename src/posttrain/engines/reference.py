@@ -58,7 +58,9 @@ class ReferenceEngine(SynchronousEngine):
         with open_checkpoint(folder) as checkpoint:
             here = [name for name in self._tied_names(state) if name in checkpoint.names]
             if here:  # tied tensors are one: a folder holds it under one of its names, or more
-                shapes = {name: shape for name, shape in shapes.items() if name in here or name not in self._tied_names(state)}
+                shapes = {
+                    name: shape for name, shape in shapes.items() if name in here or name not in self._tied_names(state)
+                }
             checkpoint.check(shapes)
             with torch.no_grad():
                 for name in shapes:

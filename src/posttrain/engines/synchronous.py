@@ -72,7 +72,9 @@ class SynchronousEngine(ABC):
     async def pause(self, mode: PauseMode) -> None:
         """Refuse requests until `resume`. Raises `EngineError` for a mode other than DRAIN."""
         if mode is not PauseMode.DRAIN:
-            raise EngineError(f"this engine runs each call to its end: it can be paused by {PauseMode.DRAIN}, not {mode}")
+            raise EngineError(
+                f"this engine runs each call to its end: it can be paused by {PauseMode.DRAIN}, not {mode}"
+            )
         self._paused = True
 
     async def resume(self) -> None:

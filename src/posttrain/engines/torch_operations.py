@@ -96,7 +96,10 @@ class TorchOperations:
         own_scores = _scores(queries, pages.keys, plan.own_pages)  # [KVH, R, G, n·PAGE]
         num_prompt = prompt_scores.shape[-1]
         mask = torch.cat(
-            [_beyond(plan.prompt_lengths[plan.prompt_of_row], num_prompt), _beyond(plan.own_lengths, own_scores.shape[-1])],
+            [
+                _beyond(plan.prompt_lengths[plan.prompt_of_row], num_prompt),
+                _beyond(plan.own_lengths, own_scores.shape[-1]),
+            ],
             dim=1,
         )
         scores = torch.cat([prompt_scores, own_scores], dim=3).float().masked_fill_(mask[None, :, None], -torch.inf)

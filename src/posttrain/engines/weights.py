@@ -92,7 +92,9 @@ class LlamaWeights:
         yield "model.norm.weight", self.norm
         for number, layer in enumerate(self.layers):
             prefix = f"model.layers.{number}."
-            query, key, value = unpack(layer.qkv).split([self._shape.query_size, self._shape.kv_size, self._shape.kv_size])
+            query, key, value = unpack(layer.qkv).split(
+                [self._shape.query_size, self._shape.kv_size, self._shape.kv_size]
+            )
             gate, up = self._operations.unpack_gated(layer.gate_up)
             yield prefix + "input_layernorm.weight", layer.attention_norm
             yield prefix + "self_attn.q_proj.weight", query

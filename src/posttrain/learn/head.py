@@ -1,7 +1,8 @@
 """Log-probs of given tokens from hidden states, without ever holding all logits.
 
-Logits exist for a block of tokens at a time and are computed again in the backward pass; softmax is at least
-float32 whatever the model computes in. It does not sample.
+Logits exist for a block of tokens at a time and are computed again in the backward pass. Log-probs are float32 from
+the products on, whatever the model computes in: logits rounded to bfloat16 would be a sixth of the whole mismatch
+with the sampler; the gradient's logits may be rounded. It does not sample.
 """
 
 from __future__ import annotations
@@ -64,7 +65,8 @@ class _HeadLogprobs(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:
         ctx.save_for_backward(hidden, weight, targets, temperatures)
         logprobs, entropy = torch.empty_like(temperatures), torch.zeros_like(temperatures)
-        softmax = _Softmax(hidden, weight, temperatures)
+        wide = temperatures.dtype
+        softmax = _Softmax(hidden.to(wide), weight.to(wide), temperatures)
         for rows in _blocks(0, len(targets), SOFTMAX_ROWS):
             table = softmax(rows)
             logprobs[rows] = table.gather(1, targets[rows, None]).squeeze(1)

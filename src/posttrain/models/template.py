@@ -87,7 +87,7 @@ class _GenerationTag(jinja2.ext.Extension):
 
 
 def _environment() -> ImmutableSandboxedEnvironment:
-    environment = jinja2.Environment(
+    environment = ImmutableSandboxedEnvironment(
         trim_blocks=True, lstrip_blocks=True, extensions=[_GenerationTag, "jinja2.ext.loopcontrols"]
     )
     environment.filters["tojson"] = _to_json  # Jinja's own escapes HTML

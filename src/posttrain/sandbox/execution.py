@@ -61,8 +61,8 @@ class Report:
     """Of the program's first process, as of `os.wait`."""
     cpu_s: float
     peak_memory_mib: float
-    num_left: int
-    """Processes that were still there when the program's first process ended."""
+    num_unawaited: int
+    """Processes that the program left to pid 1, dead or alive."""
     disk_full: bool
 
 
@@ -296,8 +296,8 @@ def _send_kill(pidfd: int) -> None:
 
 
 def _parse_report(data: bytes) -> Report | None:
-    """After the ready byte: wait status, CPU in µs, peak in KiB, processes left, whether the disk is full."""
+    """After the ready byte: wait status, CPU in µs, peak in KiB, processes not waited for, whether the disk is full."""
     if not data.endswith(b"\n"):
         return None
-    status, cpu_us, peak_kib, num_left, full = map(int, data[1:].split())
-    return Report(status, cpu_us / 1e6, peak_kib / 1024, num_left, bool(full))
+    status, cpu_us, peak_kib, num_unawaited, full = map(int, data[1:].split())
+    return Report(status, cpu_us / 1e6, peak_kib / 1024, num_unawaited, bool(full))

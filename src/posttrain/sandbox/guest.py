@@ -72,6 +72,7 @@ class _Ledger:
         self.status: int | None = None
         self.cpu_s = 0.0
         self.peak_kib = 0
+        self.num_unawaited = 0
 
     def reap(self, flags: int) -> bool:
         """Reap one process; False where there is none (yet)."""
@@ -85,6 +86,8 @@ class _Ledger:
         self.peak_kib = max(self.peak_kib, usage.ru_maxrss)
         if pid == self.program:
             self.status = status
+        else:
+            self.num_unawaited += 1
         return True
 
 
@@ -101,12 +104,11 @@ def _wait(program: int, control: int, report: int, wake: int) -> None:
             os.read(wake, 4096)
         while ledger.reap(os.WNOHANG):
             pass
-    left = 0
     while _kill_all() and ledger.reap(0):
-        left += 1
+        pass
     free = os.statvfs(BOX)
     full = free.f_bavail * free.f_frsize < _NEARLY_FULL_BYTES
-    line = f"{ledger.status} {int(ledger.cpu_s * 1e6)} {ledger.peak_kib} {left} {int(full)}\n"
+    line = f"{ledger.status} {int(ledger.cpu_s * 1e6)} {ledger.peak_kib} {ledger.num_unawaited} {int(full)}\n"
     os.write(report, line.encode())
     os._exit(0)
 
@@ -192,7 +194,7 @@ def _limit(error: Exception) -> str:
         return "memory_limit"
     if isinstance(error, OSError) and error.errno in (27, 28, 122):  # EFBIG, ENOSPC, EDQUOT
         return "disk_limit"
-    if isinstance(error, BlockingIOError) or str(error) == "can't start new thread":
+    if isinstance(error, BlockingIOError) or error.args == ("can't start new thread",):
         return "process_limit"
     return ""
 

@@ -88,7 +88,7 @@ def _limit_of_use(report: Report, limits: SandboxLimits) -> ResultClass | None:
         return ResultClass.MEMORY_LIMIT
     if report.disk_full:
         return ResultClass.DISK_LIMIT
-    return ResultClass.PROCESS_LIMIT if report.num_left >= max(1, limits.processes - 1) else None
+    return ResultClass.PROCESS_LIMIT if report.num_unawaited >= max(1, limits.processes - 1) else None
 
 
 def _sentence(limit: ResultClass, report: Report, limits: SandboxLimits) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import socket
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -52,8 +53,10 @@ def processes():
 def forbidden_call():
     pid = os.fork()
     if pid == 0:
-        os.chroot("/")
-        os._exit(0)
+        try:
+            os.chroot("/")
+        finally:
+            os._exit(0)
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 def disk():
@@ -67,22 +70,18 @@ def disk():
         os.remove("full")
     return False
 
-def unreachable():
-    try:
-        socket.create_connection(("192.0.2.1", 9), 1.0)
-    except OSError as error:
-        return error.errno == 101
-    return False
+def unreachable(port):
+    return all(refused(socket.create_connection, (host, port), 1.0) for host in ("127.0.0.1", "192.0.2.1"))
 
 HIDDEN = ("/etc/passwd", "/proc/self", "/sys/kernel", "/var/log")
 
-def look(num_processes):
+def look(num_processes, port):
     return {
         "the program is not root": os.getuid() != 0 and refused(os.setuid, 0),
         "processes of others are out of sight": os.getpid() < 10,
         "files of the host are out of sight": not any(map(os.path.exists, HIDDEN)),
         "the system is read-only": refused(open, "/x", "w") and refused(open, "/usr/x", "w"),
-        "there is no network": unreachable(),
+        "there is no network": unreachable(port),
         "processes are limited": processes() == num_processes,
         "disk is limited": disk(),
         "system calls are filtered": forbidden_call() == -signal.SIGSYS,
@@ -102,9 +101,10 @@ def available() -> Host:
 
 
 async def _try(host: Host) -> None:
-    conversation = Conversation([[_LOOK_LIMITS.processes]])
     order = Order(limits=_LOOK_LIMITS, source=_ESCAPES, function="look")
-    run = judge(await execute(host, order, conversation), host.tier, _LOOK_LIMITS, conversation)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        conversation = Conversation([[_LOOK_LIMITS.processes, server.getsockname()[1]]])
+        run = judge(await execute(host, order, conversation), host.tier, _LOOK_LIMITS, conversation)
     if run.result_class is ResultClass.INFRASTRUCTURE_ERROR:
         raise IsolationUnavailableError(f"isolation 'full' is not available here: {run.reason}; {remedy(host)}")
     failed = failures(conversation.outputs()[0])
