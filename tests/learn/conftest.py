@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 import torch
-
 from tests.learn.parts import norm_in_its_own_dtype, write_tiny_model
 
 torch.set_num_threads(1)

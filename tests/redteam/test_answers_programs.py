@@ -32,7 +32,9 @@ def test_the_right_values_are_correct_so_that_these_attacks_can_fail() -> None:
 def test_leaving_with_exit_code_zero_before_the_tests_is_incorrect() -> None:
     missing = tuple(CallOutput(OutputStatus.MISSING) for _ in RIGHT)
     run = RunResult(ResultClass.OK, IsolationTier.FULL, exit_code=0)
-    assert judge(TESTS, CallResult(run, missing), "import os; os._exit(0)").status is VerdictStatus.INCORRECT
+    left = judge(TESTS, CallResult(run, missing), "import os; os._exit(0)")
+    assert left.status is VerdictStatus.INCORRECT
+    assert left.flags == (Flag.ENDED_EARLY,)
 
 
 def test_leaving_after_some_tests_is_incorrect() -> None:

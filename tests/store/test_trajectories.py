@@ -72,10 +72,12 @@ def test_unscored_rows_are_those_of_failures_of_ours(tmp_path: Path, make_trajec
     silent = make_trajectory("silent", verdict=Verdict.none("sandbox gone"), reward=None)
     unasked = make_trajectory("unasked", verdict=None, reward=None, failure=Failure(Boundary.SANDBOX, "no bwrap"))
     store.write(FIRST, [make_trajectory("right"), wrong, silent])
-    store.write(Position(1, 2), [unasked, wrong])
+    late = make_trajectory("late", failure=Failure(Boundary.ENVIRONMENT, "close failed"))
+    store.write(Position(1, 2), [unasked, wrong, late])
     assert [(row.trajectory_id, row.why_unscored) for row in store.unscored()] == [
         ("silent", "verifier: sandbox gone"),
         ("unasked", "sandbox: no bwrap"),
+        ("late", "environment: close failed"),
     ]
     assert [row.why_unscored for row in store.read(FIRST)][:2] == ["", ""]
 

@@ -95,18 +95,20 @@ class ReferenceEngine(SynchronousEngine):
         return generations
 
     @torch.inference_mode()
-    def _next_logits(self, tokens: Tensor, cache: object) -> tuple[Tensor, object]:
-        output = self._model(input_ids=tokens[None], past_key_values=cache, use_cache=True, logits_to_keep=1)
-        return output.logits[:, -1].float(), output.past_key_values
+    def _next_logits(self, tokens: Tensor) -> Tensor:
+        """[1, V]. The whole sequence is computed anew for every token: there is no cache that could be stale."""
+        logits: Tensor = self._model(input_ids=tokens[None], use_cache=False, logits_to_keep=1).logits
+        return logits[:, -1].float()
 
     def _sample(self, request: GenerateRequest) -> Iterator[tuple[int, float]]:
         """Tokens with their log-probs, up to the stop token or the limit."""
         limit, _ = token_limit(request, self._model.config.max_position_embeddings)
-        feed, cache = torch.from_numpy(request.prompt.astype(np.int64)), None
-        for position in range(len(request.prompt), len(request.prompt) + limit):
-            logits, cache = self._next_logits(feed, cache)
-            number = torch.from_numpy(uniforms([request.seed], [position]))
-            feed, logprob = sample(logits, torch.tensor([request.temperature], dtype=torch.float32), number)
-            yield int(feed), float(logprob)
-            if int(feed) in request.stop_tokens:
+        temperature = torch.tensor([request.temperature], dtype=torch.float32)
+        tokens = torch.from_numpy(request.prompt.astype(np.int64))
+        for _ in range(limit):
+            number = torch.from_numpy(uniforms([request.seed], [len(tokens)]))
+            token, logprob = sample(self._next_logits(tokens), temperature, number)
+            yield int(token), float(logprob)
+            if int(token) in request.stop_tokens:
                 return
+            tokens = torch.cat([tokens, token])

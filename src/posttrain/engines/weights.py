@@ -38,11 +38,11 @@ class LlamaWeights:
     embedding: Tensor  # [V, H], compute type
     norm: Tensor  # [H] float32
     head: Linear
-    layers: list[LayerWeights]
 
     def __init__(self, shape: LlamaShape, operations: Operations) -> None:
         self._shape = shape
         self._operations = operations
+        self.layers: list[LayerWeights] = []
         self._published_dtypes: dict[str, torch.dtype] = {}
 
     def load(self, folder: Path) -> None:
@@ -53,7 +53,8 @@ class LlamaWeights:
             self.embedding = checkpoint.tensor("model.embed_tokens.weight").to(self._operations.dtype, copy=True)
             self.norm = checkpoint.tensor("model.norm.weight").to(torch.float32, copy=True)
             self.head = self._operations.pack_head(checkpoint.tensor(self._shape.head_name))
-            self.layers = [self._layer(checkpoint, layer) for layer in range(self._shape.num_layers)]
+            for layer in range(self._shape.num_layers):  # one at a time: old and new are never both whole in memory
+                self.layers[layer : layer + 1] = [self._layer(checkpoint, layer)]
             self._published_dtypes = {name: checkpoint.tensor(name).dtype for name in shapes}
         rounded = {dtype for dtype in self._published_dtypes.values() if not _holds(self._operations.dtype, dtype)}
         if rounded:

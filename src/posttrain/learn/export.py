@@ -11,7 +11,9 @@ import json
 import shutil
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -32,9 +34,7 @@ def export(folder: Path, source: Path, tensors: Mapping[str, Tensor]) -> str:
     partial = folder / f"{WEIGHTS}.partial"
     save_file(dict(tensors), partial, metadata={"format": "pt"})
     partial.replace(folder / WEIGHTS)
-    return fingerprint(
-        (name, tensor.contiguous().view(torch.uint8).numpy()) for name, tensor in sorted(tensors.items())
-    )
+    return fingerprint((name, _bits(tensor)) for name, tensor in tensors.items())
 
 
 def refuse_renamed(source: Path, names: Iterable[str]) -> None:
@@ -62,3 +62,8 @@ def _copy_companions(folder: Path, source: Path, dtype: torch.dtype) -> None:
     config.pop("torch_dtype", None)
     config["dtype"] = str(dtype).removeprefix("torch.")
     (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")
+
+
+def _bits(tensor: Tensor) -> npt.NDArray[Any]:
+    """As numpy sees it; bfloat16, which numpy lacks, as the 16 bits it is made of."""
+    return tensor.view(torch.int16).numpy() if tensor.dtype == torch.bfloat16 else tensor.numpy()

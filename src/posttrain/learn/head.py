@@ -55,7 +55,7 @@ class _Softmax:
 
     def negative_entropy(self, table: Tensor) -> Tensor:
         probabilities = torch.exp(table, out=self._scaled[: len(table)])
-        return torch.linalg.vecdot(probabilities, table)
+        return (probabilities.mul_(table)).sum(-1)
 
 
 class _HeadLogprobs(torch.autograd.Function):

@@ -26,3 +26,5 @@ class Flag(enum.StrEnum):
     FUNCTION_NOT_NAMED = "function_not_named"
     NOT_PLAIN = "not_plain"
     """The program returned an object of its own where plain data was asked for."""
+    ENDED_EARLY = "ended_early"
+    """The program left, as if all were well, before it had answered every input."""

@@ -98,9 +98,12 @@ def judge(tests: HiddenTests, result: CallResult, answer: str) -> Verdict:
 
 
 def _flags(result: CallResult) -> tuple[str, ...]:
+    statuses = {output.status for output in result.outputs}
     flags = [] if result.run.result_class is ResultClass.OK else [str(result.run.result_class)]
-    if any(output.status is OutputStatus.NOT_PLAIN for output in result.outputs):
+    if OutputStatus.NOT_PLAIN in statuses:
         flags.append(Flag.NOT_PLAIN)
+    if not flags and OutputStatus.MISSING in statuses:
+        flags.append(Flag.ENDED_EARLY)
     return tuple(flags)
 
 

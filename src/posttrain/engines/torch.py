@@ -1,0 +1,70 @@
+"""The embedded engine: batched decoding of Llama-family models in this process, on a few CPU threads.
+
+Prompts of a group are computed and stored once, finished rows leave the batch, weights are published in place. Greedy
+and sampled rows mix freely. It runs nothing but Llama-family decoders and refuses the rest by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+import torch
+
+from posttrain.core.errors import ConfigError
+from posttrain.core.protocols import EngineCapabilities, GenerateRequest, Generation, PauseMode
+from posttrain.engines.architecture import read_shape
+from posttrain.engines.decode import Decoding
+from posttrain.engines.llama import Llama
+from posttrain.engines.synchronous import Deadline, SynchronousEngine
+from posttrain.engines.torch_operations import TorchOperations
+from posttrain.engines.weights import LlamaWeights
+
+
+class TorchEngine(SynchronousEngine):
+    """Implements `core.protocols.RolloutEngine`; blocks while it computes, and drains only.
+
+    No cache outlives a call, so a publish has none to drop.
+    """
+
+    def __init__(
+        self,
+        model: Path,
+        dtype: Literal["bfloat16", "float32"] = "bfloat16",
+        max_rows: int = 128,
+        kernels: Literal["auto", "off"] = "auto",
+    ) -> None:
+        """`model` is a Hugging Face folder; its weights are version 0 until the first publish.
+
+        `max_rows` sequences decode together. `kernels`: compiled ones where they can be built and the type is
+        bfloat16, or none. Raises `ModelError` for an architecture that it does not know.
+        """
+        super().__init__()
+        if max_rows < 1:
+            raise ConfigError(f"an engine needs at least 1 row, not {max_rows}")
+        shape = read_shape(model)
+        operations = TorchOperations(getattr(torch, dtype))
+        self._model = Llama(shape, LlamaWeights(shape, operations), operations)
+        self._dtype = dtype
+        self._max_rows = max_rows
+        self._load(model)
+
+    async def capabilities(self) -> EngineCapabilities:
+        return EngineCapabilities(
+            "torch", self._model.shape.max_context, self._dtype, (PauseMode.DRAIN,), shares_prompts=True
+        )
+
+    async def fingerprint(self) -> str:
+        """Of the packed matrices that sample, unpacked (see `LlamaWeights.fingerprint`)."""
+        return self._model.weights.fingerprint()
+
+    @property
+    def _vocab_size(self) -> int:
+        return self._model.shape.vocab_size
+
+    def _generate(self, requests: Sequence[GenerateRequest], deadline: Deadline) -> list[Generation]:
+        return Decoding(self._model, self._version, self._max_rows, requests).run(deadline)
+
+    def _load(self, folder: Path) -> None:
+        self._model.weights.load(folder)
