@@ -80,7 +80,7 @@ def descended_kl(coefficient: float, estimator: KLEstimator) -> float:
         objective = sum((behavior.exp() * term).sum() for term in terms.values())
         assert isinstance(objective, Tensor)
         logits.data -= 0.5 * gradient_of(objective, logits)
-    return float(exact_kl(torch.log_softmax(logits, dim=-1), reference))
+    return float(exact_kl(torch.log_softmax(logits.detach(), dim=-1), reference))
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)

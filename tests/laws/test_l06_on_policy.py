@@ -9,6 +9,8 @@ from tests.learn.parts import POLICY_GRADIENT, replace, sample, watching_trainer
 
 from posttrain.core.types import Sample
 from posttrain.learn.trainer import Trainer
+from posttrain.losses.base import LossInputs
+from posttrain.losses.clipped_policy_gradient import ClippedPolicyGradient
 
 torch.set_num_threads(1)
 
@@ -50,3 +52,16 @@ def test_every_ratio_is_one_at_every_temperature(trainer: Trainer, temperature: 
 def test_forgetting_the_temperature_would_show(trainer: Trainer) -> None:
     samples = [replace(sampled_by(trainer, 0.5, seed), temperature=1.0) for seed in range(4)]
     assert trainer.step(samples).values["mismatch_max"] > 2 * DTYPES[trainer._dtype]
+
+
+@pytest.mark.parametrize("options", [{}, {"clip_low": 0.01, "clip_high": 0.01}, {"max_importance_weight": 1.0}], ids=str)
+def test_clipped_objective_has_the_plain_policy_gradient(options: dict[str, float]) -> None:
+    """Against −Σ advantage · ∇log policy, at ratios that are 1 exactly."""
+    logits = torch.randn(9, generator=torch.Generator().manual_seed(0), dtype=torch.float64).requires_grad_()
+    advantages = torch.randn(9, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    logprobs = torch.log_softmax(logits, dim=-1)
+    inputs = LossInputs(logprobs, logprobs.detach(), advantages, torch.zeros(9, dtype=torch.int64), 1)
+    (ours,) = torch.autograd.grad(ClippedPolicyGradient(**options)(inputs).terms["policy_loss"].sum(), logits)
+    (plain,) = torch.autograd.grad(-(advantages * torch.log_softmax(logits, dim=-1)).sum(), logits)
+    assert plain.abs().max() > 0.1
+    assert torch.allclose(ours, plain, rtol=0, atol=1e-12)

@@ -11,14 +11,14 @@ from posttrain.learn.samples import Selection, to_samples
 from posttrain.rewards.group_mean import GroupMean
 
 
-def attempt(sibling: int, reward: float, group: str = "g", **fields: object) -> Trajectory:
+def attempt(sibling: int, reward: float | None, group: str = "g", **fields: object) -> Trajectory:
     task = Task("toy", (), {}, Split.TRAIN, seed=0, index=0, level=1)
     sampled = np.asarray([False, False, True, True])
     return replace(
         Trajectory(
             f"{group}/{sibling}", task, group, sibling, np.arange(4, dtype=np.int32), sampled,
             -sampled.astype(np.float32), np.where(sampled, 3, -1).astype(np.int32), (), "", StopReason.STOP,
-            verdict=Verdict.correct(), reward=Reward(reward),
+            verdict=Verdict.correct(), reward=None if reward is None else Reward(reward),
         ),
         **fields,  # type: ignore[arg-type]
     )  # fmt: skip
@@ -44,7 +44,7 @@ def test_unscored_attempts_are_in_no_statistic_and_give_no_sample() -> None:
         attempt(2, 9.0, failure=Failure(Boundary.SANDBOX, "the pool was closed")),
         attempt(3, 9.0, verdict=Verdict.none("timeout of ours")),
         attempt(4, 9.0, verdict=None),
-        attempt(5, 9.0, reward=None),
+        attempt(5, None),
     ]
     siblings = group(attempt(0, 1.0), attempt(1, 0.0), *lost)
     credit = GroupMean()([siblings])[0]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+import multiprocessing
+import tempfile
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -113,3 +115,40 @@ def weights(trainer: Trainer) -> torch.Tensor:
 
 def replace(sample_: Sample, **fields: Any) -> Sample:
     return dataclasses.replace(sample_, **fields)
+
+
+def run_ranks(world_size: int, work: Callable[[int, str], Any]) -> list[Any]:
+    """`work(rank, rendezvous)` in a process for each rank; what each returned, or the exception it raised.
+
+    The processes are forked, so that they have what the test has patched.
+    """
+    context = multiprocessing.get_context("fork")
+    pipes = [context.Pipe(duplex=False) for _ in range(world_size)]
+    with tempfile.TemporaryDirectory(prefix="ranks-") as rendezvous:
+        processes = [
+            context.Process(target=_send_outcome, args=(sender, work, rank, rendezvous))
+            for rank, (_, sender) in enumerate(pipes)
+        ]
+        for process, (_, sender) in zip(processes, pipes, strict=True):
+            process.start()
+            sender.close()
+        outcomes = [_outcome(receiver) for receiver, _ in pipes]
+        for process in processes:
+            process.join()
+        assert list(Path(rendezvous).iterdir()) == []
+    return outcomes
+
+
+def _send_outcome(sender: Any, work: Callable[[int, str], Any], rank: int, rendezvous: str) -> None:
+    try:
+        outcome = work(rank, rendezvous)
+    except Exception as error:
+        outcome = error
+    sender.send(outcome)
+
+
+def _outcome(receiver: Any) -> Any:
+    try:
+        return receiver.recv()
+    except EOFError:
+        return None

@@ -4,7 +4,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -74,16 +73,3 @@ def test_an_unlisted_word_is_spelled() -> None:
 def test_ids_do_not_move() -> None:
     assert [TOKENIZER.id_to_token(number) for number in range(len(CONTROL_TOKENS))] == list(CONTROL_TOKENS)
     assert len(set(TOKENIZER.get_vocab().values())) == TOKENIZER.get_vocab_size()
-
-
-@pytest.mark.parametrize("domain", ["arithmetic", "ordering", "words"])
-def test_demonstrations_fit_the_limits_of_their_tasks_in_its_tokens(domain: str) -> None:
-    from posttrain.core.registry import build
-    from posttrain.core.types import Split
-
-    tasks = build("domain", domain)
-    for level in range(1, tasks.levels + 1):
-        for index in range(20):
-            task = tasks.task(Split.TRAIN, 0, index, level)
-            reply = TOKENIZER.encode(tasks.demonstration(task)).ids
-            assert len(reply) + 1 <= task.limits.max_new_tokens

@@ -8,7 +8,7 @@ import pytest
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from posttrain.observe.attempts import attempt_views, unscored_reasons
-from posttrain.observe.report import html_report, write_html_report
+from posttrain.observe.report import html_report, write_report
 from posttrain.observe.token_text import token_text
 from posttrain.store.run_directory import RunDirectory
 from posttrain.store.trajectories import TrajectoryStore
@@ -99,8 +99,8 @@ def test_an_empty_run_has_a_page(make_run: MakeRun) -> None:
 
 def test_the_page_is_written_into_the_run(make_run: MakeRun, tmp_path: Path) -> None:
     run = make_run(stages=())
-    assert write_html_report(run) == run.path / "report.html"
-    assert write_html_report(run, tmp_path / "x.html").read_text().startswith("<!doctype html>")
+    assert write_report(run.path) == run.path / "report.html"
+    assert write_report(run.path, tmp_path / "x.html").read_text().startswith("<!doctype html>")
 
 
 def test_attempts_are_a_few_right_and_wrong_ones_of_every_domain(make_run: MakeRun) -> None:

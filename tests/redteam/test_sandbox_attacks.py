@@ -265,7 +265,7 @@ ATTACKS = [
     Attack(
         "stack overflow",
         "import sys\nsys.setrecursionlimit(10 ** 9)\ndef f(x): return g(x)\ndef g(x): return f(x)",
-        (SIGNAL, MEMORY, TIME),
+        (SIGNAL, MEMORY, TIME, OK),
         (MISSING, RAISED),
     ),
     Attack("abort", function("os.abort()"), (SIGNAL,), (MISSING,)),

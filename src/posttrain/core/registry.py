@@ -18,7 +18,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from posttrain.core.errors import ConfigError, UnknownNameError
+from posttrain.core.errors import ConfigError, UnknownNameError, UserError
 
 KINDS = ("domain", "engine", "loss", "advantage", "sandbox")
 
@@ -75,6 +75,8 @@ def fill(component: Callable[..., Any], options: Mapping[str, Any], *, where: st
         raise ConfigError("; ".join(sentences))
     try:
         return component(**values)
+    except UserError:
+        raise  # it says itself what is wrong
     except ValueError as error:
         raise ConfigError(f"{where}: {error}") from error
 

@@ -29,6 +29,8 @@ spelling square stand start starts step steps string strings subtract subtractin
 text than that the their them then there these they third this those three times to together total true tuple two under
 until up uppercase use used using value values vowel vowels want was we well what when where which while whole with
 without word words work write written you your zero
+absolute adds decreased default divisible increased larger multiples multiplies negated negates replaced squared squares
+subtracts
 """
 
 _STARTING_WORDS = """
@@ -40,8 +42,8 @@ So Solve Sort Spell Step Sum Take The Then There They This To Use What Which Wor
 _CODE_WORDS = """
 abs all and any append args as assert bool break chr class continue def del dict elif else enumerate except extend
 False filter float for from get if import in index int is isdigit isalpha items join key keys lambda len list lower map
-max min None not or ord pass pop print range replace result return reversed self set sort sorted split start str strip
-sum total True try tuple type upper value values while with yield zip
+math max min None not or ord pass pop print prod range replace result return reversed self set sort sorted split start
+str strip sum total True try tuple type upper value values while with yield zip
 """
 
 _NAMES_IN_CODE = """
@@ -73,7 +75,7 @@ A B C D E F G H N X Y Ann Bob Cam Dan Eva Fay Gus Hal Ida Jon Kim Leo Max Ned Pa
 
 _MARKS = """
 (): ): () ()) [] [:: :: ::- [: [::- ]) ]: )) )), (( ([ (' ', '] ') '. '; (" ", ") "" '' == != <= >= += -= *= // **
--> .. ... ``` --
+-> .. ... ``` -- ], ). ]. [- (- :] :]) :]. '))
 """
 
 _SPACED_MARKS = """

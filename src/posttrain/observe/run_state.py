@@ -54,10 +54,10 @@ class RunState:
         return pace * max(0, self.total_steps - self.steps_done)
 
     def steps(self) -> str:
-        """`rl 3/100`; empty outside a stage."""
-        if not self.stage:
-            return ""
-        return f"{self.stage} {self.steps_done}" + (f"/{self.total_steps}" if self.total_steps is not None else "")
+        """`rl 3/100`, or the name alone where a stage has no steps; empty outside a stage."""
+        if self.total_steps is None:
+            return self.stage
+        return f"{self.stage} {self.steps_done}/{self.total_steps}"
 
     def doing(self) -> str:
         """`generating 40/128, 12 s`."""

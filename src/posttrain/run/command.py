@@ -31,7 +31,7 @@ def train_command(
             raise ConfigError("--dry-run needs a configuration file")
         checked = load(config, overrides)
         domains = make_domains(checked.domains)
-        check(checked)
+        check(checked, domains)
         planned = plan(checked, make_suite(checked, domains))
         print(json.dumps(planned, indent=2), file=sys.stderr)
         return planned

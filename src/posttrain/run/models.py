@@ -35,7 +35,7 @@ def list_models() -> list[dict[str, Any]]:
 def get_model(name: str, observer: Observer) -> Path:
     """Have the model in the cache, or in the hub's, and return its folder. Raises `UserError`."""
     if name == smollm2.NAME:
-        return smollm2.get(progress=lambda sentence, fraction: observer.note(sentence))
+        return smollm2.get(progress=lambda sentence, fraction: observer.phase(sentence))
     if name == SEEDLING:
         return _train_seedling(observer)
     return resolve(name)

@@ -7,6 +7,7 @@ the stages do is in `run/sft.py` and `run/loop.py`.
 from __future__ import annotations
 
 import asyncio
+import shutil
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -30,6 +31,8 @@ from posttrain.store.run_directory import Manifest, RunDirectory
 BASE = "base"
 MODEL_FOLDER = "model"
 """The trained policy, a Hugging Face folder in the run directory."""
+TOKENIZER_FILE = "tokenizer.json"
+"""Kept with the run, so that its tokens can be read for as long as it is."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +58,7 @@ def start_run(
     is started where that is possible.
     """
     made = dict(domains) if domains is not None else make_domains(config.domains)
-    check(config)
+    check(config, made)
     directory = RunDirectory.create(run, Manifest.now(config.model, config.seed, sys.argv), dump(config))
     with directory.lock():
         return asyncio.run(_drive(config, directory, made, observer))
@@ -70,8 +73,10 @@ def resume_run(run: Path, observer: Observer, domains: Mapping[str, Domain] | No
         return asyncio.run(_drive(config, directory, made, observer))
 
 
-def check(config: RunConfig) -> None:
+def check(config: RunConfig, domains: Mapping[str, Domain]) -> None:
     """What can be found wrong without loading a model or making a task. Raises `UserError`."""
+    if any(domain.needs_sandbox for domain in domains.values()):
+        _ = build("sandbox", config.sandbox).tier  # asking for it probes the machine (law L27)
     resolve(config.model)
     find("engine", config.engine.name)
     for stage in config.stages:
@@ -84,6 +89,7 @@ async def _drive(
     config: RunConfig, directory: RunDirectory, domains: Mapping[str, Domain], observer: Observer
 ) -> TrainResult:
     async with start(config, domains, observer, logs=directory.logs) as parts:
+        shutil.copyfile(resolve(config.model) / TOKENIZER_FILE, directory.path / TOKENIZER_FILE)
         recorder = Recorder(directory, config, parts)
         position = recorder.state
         if recorder.restored is not None:

@@ -8,6 +8,7 @@ before it returns. What happened is returned as facts (`Ended`); `outcome.py` ju
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import enum
 import json
 import os
@@ -190,10 +191,9 @@ class _Running:
         pid = json.loads(self._told)["child-pid"]
         try:
             pidfd = os.pidfd_open(pid)
-            parent = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-        except (ProcessLookupError, FileNotFoundError):
+        except ProcessLookupError:
             return  # setup failed, and it is gone already
-        if parent == self._process.pid:
+        if _parent_of(pid) == self._process.pid:
             self._first = pidfd
         else:  # gone, and its number is another process's now
             os.close(pidfd)
@@ -261,9 +261,24 @@ class _Running:
         self._timer = self._loop.call_later(delay_s, self._kill)
 
     def _kill(self) -> None:
-        """Pid 1, whose death takes all others with it and which bwrap outlives; bwrap where there is no pid 1 yet."""
-        self._pipes.read_all(self._info)
-        _send_kill(self._first if self._first >= 0 else self._bwrap)
+        """Pid 1, whose death takes all others with it and which bwrap outlives."""
+        if self._first < 0:
+            self._seize()
+            _send(signal.SIGKILL, self._first)
+            _send(signal.SIGKILL, self._bwrap)
+        else:
+            _send(signal.SIGKILL, self._first)
+
+    def _seize(self) -> None:
+        """Stop bwrap during its setup and look for pid 1 ourselves. Killing bwrap alone would not do: pid 1, made but
+        not yet told to go on, does not yet die with its parent, and would wait for ever."""
+        assert self._process is not None
+        _send(signal.SIGSTOP, self._bwrap)
+        with contextlib.suppress(ChildProcessError):  # somebody else has reaped it
+            os.waitid(os.P_PIDFD, self._bwrap, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+        for path in Path("/proc").glob("[0-9]*"):
+            if _parent_of(int(path.name)) == self._process.pid:
+                self._first = os.pidfd_open(int(path.name))
 
     def _on_bwrap_end(self) -> None:
         """Bwrap ends when pid 1 has ended, and pid 1 when there is nobody else in its namespace."""
@@ -276,11 +291,12 @@ class _Running:
 
     def _await_death(self, process: subprocess.Popen[bytes]) -> None:
         """Without the event loop, since the caller may be being cancelled; takes milliseconds."""
-        self._pipes.read_all(self._info)
+        if self._first < 0:
+            self._seize()
         for pidfd in (self._first, self._bwrap):
             if pidfd < 0:
                 continue
-            _send_kill(pidfd)
+            _send(signal.SIGKILL, pidfd)
             poll = select.poll()
             poll.register(pidfd, select.POLLIN)
             if not poll.poll(_LAST_WAIT_S * 1000):
@@ -288,11 +304,18 @@ class _Running:
         process.wait()
 
 
-def _send_kill(pidfd: int) -> None:
+def _send(number: signal.Signals, pidfd: int) -> None:
+    """To a process that may be gone or, at -1, unknown."""
+    if pidfd >= 0:
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(pidfd, number)
+
+
+def _parent_of(pid: int) -> int | None:
     try:
-        signal.pidfd_send_signal(pidfd, signal.SIGKILL)
-    except ProcessLookupError:
-        return
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    except (ProcessLookupError, FileNotFoundError):
+        return None
 
 
 def _parse_report(data: bytes) -> Report | None:
