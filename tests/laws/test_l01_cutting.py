@@ -37,7 +37,10 @@ LAYOUTS = {
     "many_micro_batches": LayoutOptions(micro_batch_tokens=24, row_tokens=24, hidden_size=16),
     "computed": LayoutOptions(micro_batch_tokens=64, row_tokens=0, hidden_size=16),
 }
-LOSSES = {"supervised": SUPERVISED, "policy_gradient": {**POLICY_GRADIENT, "kl_coefficient": 0.1}}
+LOSSES: dict[str, dict[str, Any]] = {
+    "supervised": SUPERVISED,
+    "policy_gradient": {**POLICY_GRADIENT, "kl_coefficient": 0.1},
+}
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -54,8 +56,10 @@ def test_forgetting_the_temperature_would_show(trainer: Trainer) -> None:
     assert trainer.step(samples).values["mismatch_max"] > 2 * DTYPES[trainer._dtype]
 
 
-@pytest.mark.parametrize("options", [{}, {"clip_low": 0.01, "clip_high": 0.01}, {"max_importance_weight": 1.0}], ids=str)
-def test_clipped_objective_has_the_plain_policy_gradient(options: dict[str, float]) -> None:
+@pytest.mark.parametrize(
+    "options", [{}, {"clip_low": 0.01, "clip_high": 0.01}, {"max_importance_weight": 1.0}], ids=str
+)
+def test_clipped_objective_has_the_plain_policy_gradient(options: dict[str, Any]) -> None:
     """Against −Σ advantage · ∇log policy, at ratios that are 1 exactly."""
     logits = torch.randn(9, generator=torch.Generator().manual_seed(0), dtype=torch.float64).requires_grad_()
     advantages = torch.randn(9, generator=torch.Generator().manual_seed(1), dtype=torch.float64)

@@ -35,7 +35,7 @@ def annotated(trainer: Trainer, step: int) -> list[Sample]:
 
 
 def run(trainer: Trainer, steps: range) -> list[tuple[object, ...]]:
-    seen = []
+    seen: list[tuple[object, ...]] = []
     for step in steps:
         metrics = trainer.step(annotated(trainer, step))
         seen.append((metrics.loss, metrics.grad_norm, metrics.learning_rate, metrics.values))

@@ -40,6 +40,7 @@ def test_allocated_memory_is_one_and_leaves_no_file(monkeypatch: pytest.MonkeyPa
         peers = Peers(rank, 3, rendezvous, 30.0)
         shared = peers.allocate(3, torch.float64)
         assert not shared.any()
+        peers.gather("seen empty")
         shared[rank] = rank + 1.0
         peers.gather("written")
         return [float(value) for value in shared]
@@ -83,7 +84,7 @@ def test_peer_that_hangs_is_a_sentence_after_the_deadline() -> None:
 
 
 def test_peer_that_never_starts_is_a_sentence_after_the_deadline(tmp_path: Path) -> None:
-    with pytest.raises(DeadlineExceededError, match="learner rank 0 did not come to 'meet' within 0.1 s"):
+    with pytest.raises(DeadlineExceededError, match=r"learner rank 0 did not come to 'meet' within 0.1 s"):
         Peers(1, 2, str(tmp_path), timeout_s=0.1)
 
 

@@ -267,7 +267,7 @@ class Learner(Protocol):
         ...
 
     async def logprobs(self, samples: Sequence[Sample], *, reference: bool = False) -> list[FloatArray]:
-        """Of each sample's tokens under the policy or the kept reference; `[T]`, 0 at position 0."""
+        """Of each sample's trainable tokens under the policy or the kept reference; `[T]`, 0 elsewhere."""
         ...
 
     async def export(self, folder: Path) -> str:

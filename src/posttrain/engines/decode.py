@@ -71,7 +71,9 @@ class Decoding:
         self._num_sampled = np.zeros(len(rows), dtype=np.int64)
         self._last_tokens = np.zeros(len(rows), dtype=np.int64)
         self._own_pages = np.zeros((len(rows), max((num_pages_of(row.limit) for row in rows), default=0)), np.int32)
-        self._prompt_pages = np.zeros((len(self._prompts), num_pages_of(int(self._prompt_lengths.max(initial=0)))), np.int32)
+        self._prompt_pages = np.zeros(
+            (len(self._prompts), num_pages_of(int(self._prompt_lengths.max(initial=0)))), np.int32
+        )
         shape = model.shape
         self._pool = PagePool(
             shape.num_layers, shape.num_kv_heads, shape.head_dim, model.operations.dtype, 2 * min(max_rows, len(rows))
@@ -196,9 +198,7 @@ class Decoding:
         )
 
 
-def _arrange(
-    requests: Sequence[GenerateRequest], max_context: int
-) -> tuple[list[_Prompt], list[_Row], list[int]]:
+def _arrange(requests: Sequence[GenerateRequest], max_context: int) -> tuple[list[_Prompt], list[_Row], list[int]]:
     """The distinct prompts, the rows in order of admission, and each request's row number."""
     prompts: list[_Prompt] = []
     known: dict[tuple[str, bytes], int] = {}

@@ -6,6 +6,7 @@ and sampled rows mix freely. It runs nothing but Llama-family decoders and refus
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
@@ -14,12 +15,17 @@ import torch
 
 from posttrain.core.errors import ConfigError
 from posttrain.core.protocols import EngineCapabilities, GenerateRequest, Generation, PauseMode
-from posttrain.engines.architecture import read_shape
+from posttrain.engines.architecture import LlamaShape, read_shape
 from posttrain.engines.decode import Decoding
+from posttrain.engines.kernels.build import load_kernels
+from posttrain.engines.kernels.operations import KernelOperations, refusal
 from posttrain.engines.llama import Llama
+from posttrain.engines.operations import Operations
 from posttrain.engines.synchronous import Deadline, SynchronousEngine
 from posttrain.engines.torch_operations import TorchOperations
 from posttrain.engines.weights import LlamaWeights
+
+_LOG = logging.getLogger(__name__)
 
 
 class TorchEngine(SynchronousEngine):
@@ -44,7 +50,7 @@ class TorchEngine(SynchronousEngine):
         if max_rows < 1:
             raise ConfigError(f"an engine needs at least 1 row, not {max_rows}")
         shape = read_shape(model)
-        operations = TorchOperations(getattr(torch, dtype))
+        operations = _operations(shape, getattr(torch, dtype), kernels)
         self._model = Llama(shape, LlamaWeights(shape, operations), operations)
         self._dtype = dtype
         self._max_rows = max_rows
@@ -68,3 +74,14 @@ class TorchEngine(SynchronousEngine):
 
     def _load(self, folder: Path) -> None:
         self._model.weights.load(folder)
+
+
+def _operations(shape: LlamaShape, dtype: torch.dtype, kernels: Literal["auto", "off"]) -> Operations:
+    if kernels == "off" or dtype != torch.bfloat16:
+        return TorchOperations(dtype)
+    reason = refusal(shape)
+    if reason is not None:
+        _LOG.warning("the embedded engine runs without compiled kernels: %s", reason)
+        return TorchOperations(dtype)
+    library = load_kernels()
+    return TorchOperations(dtype) if library is None else KernelOperations(library)

@@ -6,6 +6,7 @@ It moves samples and paths. What a step does is `learn/trainer.py`'s affair.
 from __future__ import annotations
 
 import asyncio
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -18,9 +19,11 @@ from posttrain.fleet.host import Host
 class LearnerGroup:
     """Hosted trainers, rank by rank, that act as one `Learner`."""
 
-    def __init__(self, ranks: Sequence[Host]) -> None:
+    def __init__(self, ranks: Sequence[Host], rendezvous: Path | None = None) -> None:
+        """`rendezvous` is the folder where the ranks meet; it goes with them."""
         assert ranks, "a learner needs a rank"
         self._ranks = list(ranks)
+        self._rendezvous = rendezvous
 
     async def begin_stage(self, spec: StageSpec) -> None:
         await self._all("begin_stage", spec)
@@ -51,6 +54,8 @@ class LearnerGroup:
 
     async def close(self) -> None:
         await asyncio.gather(*(rank.stop() for rank in self._ranks))
+        if self._rendezvous is not None:
+            shutil.rmtree(self._rendezvous, ignore_errors=True)
 
     async def _all(self, method: str, *args: Any) -> list[Any]:
         return await asyncio.gather(*(rank.call(method, *args) for rank in self._ranks))

@@ -48,7 +48,7 @@ async def start_engines(spec: dict[str, Any], placement: Placement, logs: Path) 
 async def start_learners(options: dict[str, Any], placement: Placement, logs: Path) -> LearnerGroup:
     """`options` are those of `learn.trainer:Trainer`, without its rank."""
     ranks = max(1, placement.processes)
-    rendezvous = tempfile.mkdtemp(prefix="posttrain-learners-") if ranks > 1 else ""
+    rendezvous = tempfile.mkdtemp(prefix="posttrain-") if ranks > 1 else ""
     hosts = [
         host(
             f"learner-{rank}",
@@ -60,4 +60,4 @@ async def start_learners(options: dict[str, Any], placement: Placement, logs: Pa
         )
         for rank in range(ranks)
     ]
-    return LearnerGroup(await asyncio.gather(*hosts))
+    return LearnerGroup(await asyncio.gather(*hosts), Path(rendezvous) if rendezvous else None)

@@ -57,8 +57,8 @@ class SftLoop:
     async def run(self) -> int:
         """Train until the end of the stage; returns the number of steps taken."""
         stage, parts = self.stage, self.parts
-        parts.observer.phase("learning from demonstrations")
         for step in range(self.first_step, stage.max_steps):
+            parts.observer.phase("learning from demonstrations")
             metrics = await parts.learner.step(self._batch(step))
             values = learner_values(metrics)
             values["tokens_per_s"] = metrics.num_computed_tokens / max(metrics.wall_s, 1e-9)

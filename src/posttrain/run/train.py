@@ -69,6 +69,7 @@ def resume_run(run: Path, observer: Observer, domains: Mapping[str, Domain] | No
     directory = RunDirectory.open(run)
     config = parse(directory.config())
     made = dict(domains) if domains is not None else make_domains(config.domains)
+    check(config, made)
     with directory.lock():
         return asyncio.run(_drive(config, directory, made, observer))
 
