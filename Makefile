@@ -10,7 +10,7 @@ APT := apt-get install -y python3 python3-venv python3-dev make g++
 USERNS := /proc/sys/kernel/apparmor_restrict_unprivileged_userns
 
 .DEFAULT_GOAL := help
-.PHONY: help setup quickstart test test-slow lint
+.PHONY: help setup quickstart experiment test test-slow lint
 
 help:
 	@echo "make VERB, where VERB is one of"
@@ -27,6 +27,10 @@ quickstart: setup ## fetch a small model, train it on four domains and show the 
 	$(BIN)/posttrain models get smollm2-135m
 	$(BIN)/posttrain train configs/quickstart.toml $(if $(wildcard runs/quickstart/manifest.json),--resume)
 	$(BIN)/posttrain show runs/quickstart
+
+experiment: setup ## the quickstart with three seeds, and SFT alone with the same compute (about two hours)
+	$(BIN)/posttrain models get smollm2-135m
+	$(BIN)/python benchmarks/experiment.py
 
 test: setup ## run the tests, without the slow ones
 	$(BIN)/python -m pytest -n 2 -m "not slow"
@@ -50,4 +54,5 @@ $(BIN)/pip: # the last thing that venv writes: an environment without it was int
 $(INSTALLED): pyproject.toml constraints.txt | $(BIN)/pip
 	$(BIN)/python -m pip install --disable-pip-version-check \
 		$(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) -c constraints.txt -e '.[dev]'
+	$(BIN)/python -c 'from posttrain.engines.kernels.build import prepare_kernels; print(prepare_kernels())'
 	@touch $@

@@ -18,7 +18,7 @@ from posttrain.core.protocols import Domain
 from posttrain.core.types import Split, Task
 
 DRAWS_PER_TASK = 20
-"""A level that repeats itself for this many draws in a row per task of the suite has no more tasks to give."""
+"""A level that repeats itself for this many draws in a row per task that it has given has no more tasks to give."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ def _distinct(name: str, domain: Domain, levels: int | Sequence[int], tasks: int
             task = domain.task(Split.EVAL, seed, index, level)
             if task.task_id not in chosen:
                 break
-            if index - first_index >= DRAWS_PER_TASK * tasks:
+            if index - first_index >= DRAWS_PER_TASK * (len(chosen) + 10):
                 raise ConfigError(
                     f"domain {name} gave only {len(chosen)} distinct evaluation tasks of the {tasks} asked for: level "
                     f"{level} repeated itself {index - first_index} times in a row; lower evaluation.tasks or choose "

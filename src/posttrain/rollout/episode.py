@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from posttrain.core.errors import DeadlineExceededError, EngineError
+from posttrain.core.errors import DeadlineExceededError, EngineError, IsolationUnavailableError
 from posttrain.core.protocols import Environment, GenerateRequest, Generation
 from posttrain.core.seeding import stable_hash
 from posttrain.core.stream import TokenStream
@@ -130,6 +130,8 @@ class _Episode:
                 self.verdict = step.verdict
             else:
                 self.stream.observe(self.renderer.extend(step.messages))
+        except IsolationUnavailableError:
+            raise  # no attempt can be judged here: the run must stop (law L27)
         except Exception as error:  # a plug-in, as above
             self.fail(Boundary.ENVIRONMENT, error)
             return True

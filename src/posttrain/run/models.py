@@ -42,7 +42,7 @@ def get_model(name: str, observer: Observer) -> Path:
 
 
 def seedling_config() -> RunConfig:
-    """Pre-training from fresh weights on the domains' texts, at their easiest levels: about two minutes on two cores."""
+    """Pre-training from fresh weights on the domains' texts at their easiest levels: minutes on two cores."""
     return RunConfig(
         model="seedling-random",
         domains={name: DomainConfig(level=[1, 2]) for name in ("arithmetic", "ordering", "python_functions", "words")},
