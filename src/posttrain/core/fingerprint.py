@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
@@ -80,6 +81,6 @@ def _raw_tensors(path: Path) -> Iterator[tuple[str, npt.NDArray[Any]]]:
         if name == "__metadata__":
             continue
         start, end = entry["data_offsets"]
-        count = int(np.prod(entry["shape"], dtype=np.int64))
-        item = np.dtype(f"u{(end - start) // count if count else 1}")
+        bits = re.search(r"\d+", entry["dtype"])  # BF16, F32, I64, F8_E4M3 …; BOOL is one byte
+        item = np.dtype(f"u{int(bits[0]) // 8 if bits else 1}")
         yield name, data[header_end + start : header_end + end].view(item).reshape(entry["shape"])

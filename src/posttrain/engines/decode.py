@@ -75,7 +75,7 @@ class Decoding:
             (len(self._prompts), num_pages_of(int(self._prompt_lengths.max(initial=0)))), np.int32
         )
         shape = model.shape
-        self._pool = PagePool(
+        self.pool = PagePool(
             shape.num_layers, shape.num_kv_heads, shape.head_dim, model.operations.dtype, 2 * min(max_rows, len(rows))
         )
 
@@ -119,11 +119,11 @@ class Decoding:
         prompts = [self._prompts[number] for number in numbers]
         slots = []
         for number, prompt in zip(numbers, prompts, strict=True):
-            prompt.pages = self._pool.take(num_pages_of(len(prompt.tokens)))
+            prompt.pages = self.pool.take(num_pages_of(len(prompt.tokens)))
             self._prompt_pages[number, : len(prompt.pages)] = prompt.pages
             places = torch.arange(len(prompt.tokens))
             slots.append(torch.tensor(prompt.pages)[places // PAGE] * PAGE + places % PAGE)
-        hidden = self._model.prefill([prompt.tokens for prompt in prompts], torch.cat(slots), self._pool)
+        hidden = self._model.prefill([prompt.tokens for prompt in prompts], torch.cat(slots), self.pool)
         for prompt, last in zip(prompts, hidden, strict=True):
             prompt.hidden = last
 
@@ -131,7 +131,7 @@ class Decoding:
         own = self._num_sampled[rows]  # the last one is fed now: what the row attends to of its own
         page, offset = (own - 1) // PAGE, (own - 1) % PAGE
         turning = rows[offset == 0]
-        self._own_pages[turning, page[offset == 0]] = self._pool.take(len(turning))
+        self._own_pages[turning, page[offset == 0]] = self.pool.take(len(turning))
         slots = self._own_pages[rows, page].astype(np.int64) * PAGE + offset
         prompts, prompt_of_row = np.unique(self._prompt_of[rows], return_inverse=True)
         lengths = self._prompt_lengths[prompts]
@@ -144,7 +144,7 @@ class Decoding:
         )
         positions = self._prompt_lengths[self._prompt_of[rows]] + own - 1
         tokens = torch.from_numpy(self._last_tokens[rows])
-        return self._model.decode(tokens, torch.from_numpy(positions), torch.from_numpy(slots), self._pool, plan)
+        return self._model.decode(tokens, torch.from_numpy(positions), torch.from_numpy(slots), self.pool, plan)
 
     def _sample(self, hidden: Tensor) -> None:
         rows = self._running
@@ -180,11 +180,11 @@ class Decoding:
 
     def _release(self, number: int, row: _Row) -> None:
         fed = len(row.tokens) - 1  # the last token was sampled and never fed
-        self._pool.give_back(self._own_pages[number, : num_pages_of(fed)].tolist())
+        self.pool.give_back(self._own_pages[number, : num_pages_of(fed)].tolist())
         prompt = self._prompts[row.prompt]
         prompt.users -= 1
         if prompt.users == 0:
-            self._pool.give_back(prompt.pages)
+            self.pool.give_back(prompt.pages)
             prompt.pages = []
             prompt.hidden = None
 

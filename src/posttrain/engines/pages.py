@@ -31,7 +31,7 @@ class PagePool:
     def __init__(self, num_layers: int, num_kv_heads: int, head_dim: int, dtype: torch.dtype, num_pages: int) -> None:
         self._shape = (num_kv_heads, head_dim)
         self._dtype = dtype
-        self._num_pages = 0
+        self.num_pages = 0
         self._free: list[int] = []
         self.layers = [LayerPages(*self._empty(0)) for _ in range(num_layers)]
         self._grow(num_pages)
@@ -43,7 +43,7 @@ class PagePool:
     def take(self, count: int) -> list[int]:
         """Lowest numbers first: what is free is used again before memory that was never touched."""
         if count > len(self._free):
-            self._grow(max(count, self._num_pages // 2))
+            self._grow(max(count, self.num_pages // 2))
         return [heapq.heappop(self._free) for _ in range(count)]
 
     def give_back(self, pages: list[int]) -> None:
@@ -55,9 +55,9 @@ class PagePool:
             more = self._empty(count)
             layer.keys = torch.cat([layer.keys, more[0]], dim=1)
             layer.values = torch.cat([layer.values, more[1]], dim=1)
-        for page in range(self._num_pages, self._num_pages + count):
+        for page in range(self.num_pages, self.num_pages + count):
             heapq.heappush(self._free, page)
-        self._num_pages += count
+        self.num_pages += count
 
     def _empty(self, count: int) -> tuple[Tensor, Tensor]:
         """Zeros: a page's unused places are multiplied by a zero weight, which must not meet a NaN."""
