@@ -68,7 +68,9 @@ def test_exchanged_tensors_change_it() -> None:
 
 def test_shape_and_element_size_count() -> None:
     flat = np.arange(12, dtype=np.uint16)
-    prints = {fingerprint([("a", array)]) for array in (flat, flat.reshape(3, 4), flat.reshape(4, 3), flat.view(np.uint32))}
+    prints = {
+        fingerprint([("a", array)]) for array in (flat, flat.reshape(3, 4), flat.reshape(4, 3), flat.view(np.uint32))
+    }
     assert len(prints) == 4
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -26,5 +27,10 @@ def updated(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def untied(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """float32, a head of its own, one key-value head for each query head, another rotation, sharded."""
-    options = {"tie_word_embeddings": False, "head_dim": 32, "num_key_value_heads": 6, "rope_parameters": {"rope_theta": 500.0, "rope_type": "default"}}
+    options: dict[str, Any] = {
+        "tie_word_embeddings": False,
+        "head_dim": 32,
+        "num_key_value_heads": 6,
+        "rope_parameters": {"rope_theta": 500.0, "rope_type": "default"},
+    }
     return save_llama(tmp_path_factory.mktemp("untied"), seed=2, **options)

@@ -38,7 +38,7 @@ def save_llama(folder: Path, seed: int = 0, dtype: torch.dtype = torch.float32, 
         for name, parameter in model.named_parameters():
             if "norm" in name:
                 parameter.uniform_(0.5, 1.5)
-    model.to(dtype).save_pretrained(folder)
+    model.to(dtype=dtype).save_pretrained(folder)
     return folder
 
 
@@ -46,7 +46,9 @@ def prompt(length: int, seed: int = 0) -> np.ndarray[Any, np.dtype[np.int32]]:
     return np.random.default_rng(seed).integers(0, VOCAB, length).astype(np.int32)
 
 
-def request(name: str = "r", tokens: Any = None, max_new_tokens: int = 8, seed: int = 0, **fields: Any) -> GenerateRequest:
+def request(
+    name: str = "r", tokens: Any = None, max_new_tokens: int = 8, seed: int = 0, **fields: Any
+) -> GenerateRequest:
     return GenerateRequest(name, prompt(5) if tokens is None else tokens, max_new_tokens, seed, **fields)
 
 
@@ -54,13 +56,22 @@ def groups(num_prompts: int, siblings: int, max_new_tokens: int = 8, **fields: A
     """Ragged prompts, some of them longer than a page; every request has a seed of its own."""
     lengths = [3, 40, 17, 32, 33, 1, 9][:num_prompts]
     return [
-        request(f"{group}/{sibling}", prompt(length, seed=group), max_new_tokens, 100 * group + sibling, group=str(group), **fields)
+        request(
+            f"{group}/{sibling}",
+            prompt(length, seed=group),
+            max_new_tokens,
+            100 * group + sibling,
+            group=str(group),
+            **fields,
+        )
         for group, length in enumerate(lengths)
         for sibling in range(siblings)
     ]
 
 
-def generate(engine: RolloutEngine, requests: Sequence[GenerateRequest], timeout_s: float | None = None) -> list[Generation]:
+def generate(
+    engine: RolloutEngine, requests: Sequence[GenerateRequest], timeout_s: float | None = None
+) -> list[Generation]:
     return asyncio.run(engine.generate(requests, timeout_s=timeout_s))
 
 

@@ -3,7 +3,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from tests.engines.parts import groups, prompt, request
@@ -42,7 +41,9 @@ def model(tied: Path) -> Llama:
     return Llama(shape, weights, operations)
 
 
-def run(model: Llama, requests: list[GenerateRequest], max_rows: int = 128) -> tuple[list[int], Decoding, list[Generation]]:
+def run(
+    model: Llama, requests: list[GenerateRequest], max_rows: int = 128
+) -> tuple[list[int], Decoding, list[Generation]]:
     """Rows of each pass, the finished decoding, its generations."""
     decoding = Decoding(model, 0, max_rows, requests)
     generations = decoding.run(Deadline(None))
@@ -57,8 +58,16 @@ def test_a_prompt_of_a_group_is_computed_once(model: Llama) -> None:
 
 
 def test_equal_prompts_of_different_groups_and_of_none_are_computed_apart(model: Llama) -> None:
-    requests = [request("a", prompt(6), 1, group="x"), request("b", prompt(6), 1, group="y"), request("c", prompt(6), 1)]
-    requests += [request("d", prompt(6), 1), request("e", prompt(6), 1, group="x"), request("f", prompt(7), 1, group="x")]
+    requests = [
+        request("a", prompt(6), 1, group="x"),
+        request("b", prompt(6), 1, group="y"),
+        request("c", prompt(6), 1),
+    ]
+    requests += [
+        request("d", prompt(6), 1),
+        request("e", prompt(6), 1, group="x"),
+        request("f", prompt(7), 1, group="x"),
+    ]
     assert run(model, requests)[0] == [6 * 4 + 7]
 
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import ctypes
 import dataclasses
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -98,7 +99,9 @@ def empty_pages(heads: Heads, num_pages: int, dtype: torch.dtype) -> LayerPages:
 
 @needs_kernels
 @given(
-    st.lists(st.tuples(st.integers(1, 70), st.lists(st.integers(1, 70), min_size=1, max_size=10)), min_size=1, max_size=4),
+    st.lists(
+        st.tuples(st.integers(1, 70), st.lists(st.integers(1, 70), min_size=1, max_size=10)), min_size=1, max_size=4
+    ),
     st.sampled_from([Heads(9, 3, 16), Heads(2, 2, 32), Heads(5, 1, 48), Heads(4, 1, 64)]),
     st.integers(1, 2),
 )
@@ -163,7 +166,7 @@ SHAPE = LlamaShape(301, 96, 160, 2, 6, 2, 16, 1e-5, 1e4, 96, tied=True)
         ({"num_heads": 130, "num_kv_heads": 1}, "64 query heads"),
     ],
 )
-def test_shapes_the_kernels_cannot_tile_are_refused(change: dict[str, int], sentence: str) -> None:
+def test_shapes_the_kernels_cannot_tile_are_refused(change: dict[str, Any], sentence: str) -> None:
     assert refusal(SHAPE) is None
     assert sentence in str(refusal(dataclasses.replace(SHAPE, **change)))
 

@@ -33,7 +33,11 @@ def test_publish_replaces_the_weights_and_stamps_the_version(tied: Path, updated
     before = generate(engine, [request(max_new_tokens=12)])
     asyncio.run(engine.publish(3, updated))
     after = generate(engine, [request(max_new_tokens=12)])
-    assert tokens_of(before) != tokens_of(after) == tokens_of(generate(ReferenceEngine(updated), [request(max_new_tokens=12)]))
+    assert (
+        tokens_of(before)
+        != tokens_of(after)
+        == tokens_of(generate(ReferenceEngine(updated), [request(max_new_tokens=12)]))
+    )
     assert before[0].versions.tolist() == [0] * 12
     assert after[0].versions.tolist() == [3] * 12
 

@@ -16,7 +16,9 @@ SEEDS = st.integers(0, 2**63 - 1)
 
 def draw(logits: torch.Tensor, temperature: float, numbers: list[float]) -> tuple[torch.Tensor, torch.Tensor]:
     temperatures = torch.full((len(numbers),), temperature)
-    return sample(logits.expand(len(numbers), -1).contiguous(), temperatures, torch.tensor(numbers, dtype=torch.float64))
+    return sample(
+        logits.expand(len(numbers), -1).contiguous(), temperatures, torch.tensor(numbers, dtype=torch.float64)
+    )
 
 
 @given(st.lists(st.tuples(SEEDS, st.integers(0, 2**31)), min_size=1, max_size=20))

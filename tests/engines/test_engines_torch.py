@@ -9,7 +9,17 @@ from typing import Any, Literal
 import numpy as np
 import pytest
 import torch
-from tests.engines.parts import CONTEXT, VOCAB, generate, groups, prompt, request, save_llama, tokens_of, trainer_logprobs
+from tests.engines.parts import (
+    CONTEXT,
+    VOCAB,
+    generate,
+    groups,
+    prompt,
+    request,
+    save_llama,
+    tokens_of,
+    trainer_logprobs,
+)
 
 from posttrain.core.errors import ConfigError, DeadlineExceededError, EngineError, ModelError, NonFiniteError
 from posttrain.core.fingerprint import folder_fingerprint

@@ -19,7 +19,7 @@ PAGE = 32
 
 @dataclass
 class LayerPages:
-    """One layer's keys and values. Keys are stored dimension-major, so that one load has one dimension of many tokens."""
+    """One layer's keys and values. Keys lie dimension-major: one load has one dimension of many tokens."""
 
     keys: Tensor  # [KVH, pages, head_dim, PAGE]
     values: Tensor  # [KVH, pages, PAGE, head_dim]

@@ -53,8 +53,11 @@ class SynchronousEngine(ABC):
     async def generate(
         self, requests: Sequence[GenerateRequest], *, timeout_s: float | None = None
     ) -> list[Generation]:
-        """One generation for each request, in order. Raises `EngineError` for a request it cannot serve and while paused,
-        `DeadlineExceededError` between two steps; then no part of the call is kept."""
+        """One generation for each request, in order.
+
+        Raises `EngineError` for a request it cannot serve and while paused, `DeadlineExceededError` between two steps;
+        then no part of the call is kept.
+        """
         if self._paused:
             raise EngineError(f"the engine is paused at version {self._version}: resume it before generating")
         capabilities = await self.capabilities()
@@ -80,8 +83,8 @@ class SynchronousEngine(ABC):
     async def resume(self) -> None:
         self._paused = False
 
-    async def close(self) -> None:
-        """Nothing is held beyond the object itself."""
+    async def close(self) -> None:  # noqa: B027 - nothing is held beyond the object itself
+        """Part of the protocol; there is nothing to give back."""
 
     @abstractmethod
     async def capabilities(self) -> EngineCapabilities: ...

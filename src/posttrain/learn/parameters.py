@@ -78,7 +78,7 @@ class FlatParameters:
         """Every backward pass adds to `flat`, in its dtype, and leaves no `.grad` behind."""
         views = self.views(flat)
         for name, parameter in self._model.named_parameters():
-            parameter.register_post_accumulate_grad_hook(_Adder(views[name]))  # type: ignore[no-untyped-call]
+            parameter.register_post_accumulate_grad_hook(_Adder(views[name]))
 
 
 class _Adder:

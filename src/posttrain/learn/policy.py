@@ -65,7 +65,7 @@ def _load(folder: Path, dtype: torch.dtype) -> Any:
     from transformers import AutoModelForCausalLM
     from transformers.utils import logging as transformers_logging
 
-    transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    transformers_logging.disable_progress_bar()
     try:
         model: Any = AutoModelForCausalLM.from_pretrained(
             folder, dtype=dtype, attn_implementation="sdpa", local_files_only=True

@@ -64,7 +64,7 @@ def learner_values(metrics: StepMetrics) -> dict[str, float]:
         "learning_rate": metrics.learning_rate,
         "num_loss_tokens": float(metrics.num_loss_tokens),
         "num_computed_tokens": float(metrics.num_computed_tokens),
-        "time/learner_s": metrics.wall_s,
+        "learner_s": metrics.wall_s,
     }
 
 
