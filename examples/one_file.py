@@ -179,21 +179,28 @@ def clip_gradient(parameters: Sequence[Tensor]) -> float:
     return norm
 
 
+def learn(model: Any, optimizer: torch.optim.Optimizer, batch: Sequence[Reply]) -> float:
+    """One step; returns the gradient's norm. Summed over tokens and divided once: long replies are not discounted."""
+    num_loss_tokens = sum(len(reply.tokens) for reply in batch)
+    for reply in sorted(batch, key=lambda reply: 0):  # longest first
+        accumulate_gradient(model, reply, num_loss_tokens)
+    norm = clip_gradient(optimizer.param_groups[0]["params"])
+    optimizer.step()
+    optimizer.zero_grad()
+    return norm
+
+
 # ── The loop ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def train(folder: Path, domain: Domain, options: Options) -> Any:
     """The trained model. `folder` is a Hugging Face folder with a chat template."""
     tokenizer = ChatTokenizer.load(folder)
-    model: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)  # comes with dropout off
-    parameters = sorted(model.parameters(), key=lambda parameter: parameter.ndim < 2)  # matrices first
-    optimizer = torch.optim.AdamW(
-        parameters, options.learning_rate, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.0, fused=True
-    )
+    model, optimizer = load(folder, options.learning_rate)
     for step in range(options.steps):
         groups: list[list[Reply]] = []
         for position in range(options.groups_per_step):
-            task = domain.task(Split.TRAIN, options.seed, step * options.groups_per_step + position, 1)
+            task = domain.task(Split.TRAIN, options.seed, step * options.groups_per_step + position, level=1)
             prompt = tokenizer.prompt_ids(task.prompt)
             group: list[Reply] = []
             for sibling in range(options.group_size):
@@ -203,21 +210,23 @@ def train(folder: Path, domain: Domain, options: Options) -> Any:
                 group.append(reply)
             set_advantages(group)
             groups.append(group)
-        # Where all siblings did equally well there is nothing to learn: such groups do not count as loss tokens either.
+        # Where all siblings did equally well there is nothing to learn: their tokens do not count either.
         batch = [reply for group in groups if any(reply.advantage for reply in group) for reply in group]
-        num_loss_tokens = sum(len(reply.tokens) for reply in batch)
-        norm = 0.0
-        if batch:
-            for reply in sorted(batch, key=lambda reply: -reply.ids.numel()):  # longest first
-                accumulate_gradient(model, reply, num_loss_tokens)
-            norm = clip_gradient(parameters)
-            optimizer.step()
-            optimizer.zero_grad()
+        norm = learn(model, optimizer, batch) if batch else 0.0
         mean = math.fsum(reply.reward for group in groups for reply in group) / sum(map(len, groups))
         print(
-            f"step {step + 1}: reward {mean:.4f}, {num_loss_tokens} loss tokens, gradient norm {norm:.3f}", flush=True
+            f"step {step + 1}: reward {mean:.4f}, {len(batch)} replies with signal, gradient norm {norm:.4f}",
+            flush=True,
         )
     return model
+
+
+def load(folder: Path, learning_rate: float) -> tuple[Any, torch.optim.Optimizer]:
+    model: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)  # comes with dropout off
+    for parameter in model.parameters():
+        parameter.data = parameter.data.clone()  # out of the file's mapping, where products round by address
+    parameters = sorted(model.parameters(), key=lambda parameter: parameter.ndim < 2)  # matrices first
+    return model, torch.optim.AdamW(parameters, learning_rate, betas=(0.9, 0.95), weight_decay=0.0, fused=True)
 
 
 def main() -> None:

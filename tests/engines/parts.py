@@ -33,7 +33,8 @@ def save_llama(folder: Path, seed: int = 0, dtype: torch.dtype = torch.float32, 
         "tie_word_embeddings": True,
     }
     torch.manual_seed(seed)
-    model = LlamaForCausalLM(LlamaConfig(**{**settings, **options}))
+    config: Any = LlamaConfig(**{**settings, **options})
+    model: Any = LlamaForCausalLM(config)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if "norm" in name:

@@ -4,8 +4,9 @@ older weights lingers; unchanged weights change nothing."""
 from __future__ import annotations
 
 import asyncio
+import functools
+from collections.abc import Callable
 from pathlib import Path
-from typing import Literal
 
 import pytest
 import torch
@@ -21,13 +22,12 @@ from posttrain.engines.torch import TorchEngine
 
 torch.set_num_threads(1)
 
-ENGINES = {
-    "kernels": lambda model: TorchEngine(model),
-    "plain": lambda model: TorchEngine(model, kernels="off"),
-    "float32": lambda model: TorchEngine(model, dtype="float32"),
-    "reference": lambda model: ReferenceEngine(model),
+ENGINES: dict[str, Callable[[Path], TorchEngine | ReferenceEngine]] = {
+    "kernels": TorchEngine,
+    "plain": functools.partial(TorchEngine, kernels="off"),
+    "float32": functools.partial(TorchEngine, dtype="float32"),
+    "reference": ReferenceEngine,
 }
-Name = Literal["kernels", "plain", "float32", "reference"]
 CANARY = groups(3, 1, max_new_tokens=30, temperature=0.0)
 
 
@@ -42,12 +42,14 @@ def new(old: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("new")
     tensors = load_file(old / "model.safetensors")
     torch.manual_seed(0)
-    save_file({name: tensor + 0.01 * torch.randn_like(tensor) for name, tensor in tensors.items()}, folder / "w.safetensors")
+    save_file(
+        {name: tensor + 0.01 * torch.randn_like(tensor) for name, tensor in tensors.items()}, folder / "w.safetensors"
+    )
     return folder
 
 
 @pytest.mark.parametrize("name", ENGINES)
-def test_the_fingerprint_after_a_publish_is_the_published_one(name: Name, old: Path, new: Path) -> None:
+def test_the_fingerprint_after_a_publish_is_the_published_one(name: str, old: Path, new: Path) -> None:
     engine = ENGINES[name](old)
     assert asyncio.run(engine.fingerprint()) == folder_fingerprint(old)
     asyncio.run(engine.publish(1, new))
@@ -58,7 +60,7 @@ def test_the_fingerprint_after_a_publish_is_the_published_one(name: Name, old: P
 
 @pytest.mark.parametrize("name", ENGINES)
 def test_an_engine_after_a_publish_is_an_engine_that_began_with_those_weights(
-    name: Name, old: Path, new: Path, tmp_path: Path
+    name: str, old: Path, new: Path, tmp_path: Path
 ) -> None:
     engine = ENGINES[name](old)
     requests = groups(3, 2, max_new_tokens=10)
@@ -75,7 +77,7 @@ def test_an_engine_after_a_publish_is_an_engine_that_began_with_those_weights(
 
 
 @pytest.mark.parametrize("name", ENGINES)
-def test_a_canarys_greedy_output_is_unchanged_when_weights_are(name: Name, old: Path) -> None:
+def test_a_canarys_greedy_output_is_unchanged_when_weights_are(name: str, old: Path) -> None:
     engine = ENGINES[name](old)
     before = generate(engine, CANARY)
     asyncio.run(engine.publish(1, old))
@@ -85,9 +87,10 @@ def test_a_canarys_greedy_output_is_unchanged_when_weights_are(name: Name, old: 
 
 
 @pytest.mark.parametrize("name", ["kernels", "plain", "float32"])
-def test_every_tensor_that_samples_is_in_the_fingerprint(name: Name, old: Path) -> None:
+def test_every_tensor_that_samples_is_in_the_fingerprint(name: str, old: Path) -> None:
     """Each weight is damaged where it is computed with, in turn."""
     engine = ENGINES[name](old)
+    assert isinstance(engine, TorchEngine)
     whole = asyncio.run(engine.fingerprint())
     weights = engine._model.weights
     linears = [linear for layer in weights.layers for linear in (layer.qkv, layer.out, layer.gate_up, layer.down)]

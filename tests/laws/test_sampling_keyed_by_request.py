@@ -39,7 +39,9 @@ def test_a_request_gets_the_same_tokens_in_any_company(
     if not grouped:
         chosen = [dataclasses.replace(one, group="") for one in chosen]
     found = generate(TorchEngine(model, dtype="float32", max_rows=max_rows), chosen)
-    assert {one.request_id: one.tokens.tolist() for one in found} == {one.request_id: alone[one.request_id] for one in chosen}
+    assert {one.request_id: one.tokens.tolist() for one in found} == {
+        one.request_id: alone[one.request_id] for one in chosen
+    }
 
 
 def test_siblings_with_one_seed_are_equal_and_with_others_are_not(model: Path) -> None:

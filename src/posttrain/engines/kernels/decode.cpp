@@ -50,7 +50,7 @@ inline bf16 rounded(float x) {
     return x == x ? (bits + 0x7fff + ((bits >> 16) & 1)) >> 16 : 0x7fc0;
 }
 
-inline f32v broadcast(float x) { return f32v{} + x; }
+inline f32v broadcast(float x) { return x - f32v{}; }  // x + 0 would have to be computed: it turns -0 into 0
 
 // exp, relative error about 1e-7; 0 below -87, exp(88) above 88, a NaN stays one. Cephes' reduction and polynomial.
 inline f32v exponential(f32v given) {
@@ -112,16 +112,21 @@ void for_tiles(const bf16* x, const bf16* packed, int64_t rows, int64_t k, int64
     }
 }
 
-// scores[q * stride + t] = query q . key t for one page of dimension-major keys.
-template <int N>
-inline void score_page(const float* q, int64_t dim, const bf16* keys, float* scores, int64_t stride) {
+// scores[q * stride + t] = query q . key t for one page of dimension-major keys. Pages lie anywhere, so that the
+// processor cannot guess the next one: `ahead` is fetched meanwhile, a cache line for each dimension.
+template <int N, bool AHEAD>
+inline void score_page(const float* q, int64_t dim, const bf16* keys, float* scores, int64_t stride,
+                       const bf16* ahead_keys, const bf16* ahead_values) {
     f32v low[N] = {}, high[N] = {};
     for (int64_t d = 0; d < dim; ++d) {
+        if constexpr (AHEAD) {
+            __builtin_prefetch(ahead_keys + d * PAGE);
+            __builtin_prefetch(ahead_values + d * PAGE);
+        }
         const f32v first = load(keys + d * PAGE), second = load(keys + d * PAGE + LANES);
         for (int n = 0; n < N; ++n) {
-            const f32v x = broadcast(q[n * dim + d]);
-            low[n] += x * first;
-            high[n] += x * second;
+            low[n] += q[n * dim + d] * first;
+            high[n] += q[n * dim + d] * second;
         }
     }
     for (int n = 0; n < N; ++n) {
@@ -320,11 +325,15 @@ void attend(const float* qkv, bf16* out, const bf16* keys, const bf16* values, c
                 for (int64_t row = 0; row < rows; ++row)
                     for (int64_t i = 0; i < siblings * dim; ++i)
                         q[row * siblings * dim + i] = qkv[(first + row) * width + head * siblings * dim + i] * scale;
-                for (int64_t page = 0; page < prompt_size; ++page)
+                for (int64_t page = 0; page < prompt_size; ++page) {
+                    const bf16 *key = pages.key(head, shared[page]), *value = pages.value(head, shared[page]);
+                    const bf16* next = pages.key(head, shared[std::min(page + 1, prompt_size - 1)]);
                     by_heads(count, [&]<int N>(int64_t n) {
-                        score_page<N>(&q[n * dim], dim, pages.key(head, shared[page]), &scores[n * stride + page * PAGE],
-                                      stride);
+                        float* to = &scores[n * stride + page * PAGE];
+                        if (n == 0) score_page<N, true>(&q[n * dim], dim, key, to, stride, next, value);
+                        else score_page<N, false>(&q[n * dim], dim, key, to, stride, next, value);
                     });
+                }
                 std::fill(&mixed[0], &mixed[count * dim], 0.0f);
                 float totals[GROUP * 64];
                 for (int64_t row = 0; row < rows; ++row) {
@@ -332,11 +341,15 @@ void attend(const float* qkv, bf16* out, const bf16* keys, const bf16* values, c
                     const int64_t own_length = own_lengths[first + row];
                     // A row's own scores follow the prompt's without a gap: the last prompt page may have been partial.
                     float* start = &scores[row * siblings * stride];
-                    for (int64_t page = 0; page * PAGE < own_length; ++page)
+                    for (int64_t page = 0; page * PAGE < own_length; ++page) {
+                        const bool more = (page + 1) * PAGE < own_length;
+                        const int32_t next = more ? own[page + 1] : own[row + 1 < rows ? max_own_pages : page];
                         by_heads(siblings, [&]<int N>(int64_t n) {
-                            score_page<N>(&q[(row * siblings + n) * dim], dim, pages.key(head, own[page]),
-                                          start + n * stride + length + page * PAGE, stride);
+                            score_page<N, true>(&q[(row * siblings + n) * dim], dim, pages.key(head, own[page]),
+                                                start + n * stride + length + page * PAGE, stride,
+                                                pages.key(head, next), pages.value(head, own[page]));
                         });
+                    }
                     for (int64_t n = 0; n < siblings; ++n)
                         totals[row * siblings + n] = soften(start + n * stride, length + own_length);
                     for (int64_t page = 0; page * PAGE < own_length; ++page)
