@@ -182,7 +182,7 @@ def clip_gradient(parameters: Sequence[Tensor]) -> float:
 def learn(model: Any, optimizer: torch.optim.Optimizer, batch: Sequence[Reply]) -> float:
     """One step; returns the gradient's norm. Summed over tokens and divided once: long replies are not discounted."""
     num_loss_tokens = sum(len(reply.tokens) for reply in batch)
-    for reply in sorted(batch, key=lambda reply: 0):  # longest first
+    for reply in sorted(batch, key=lambda reply: -reply.ids.numel()):  # longest first
         accumulate_gradient(model, reply, num_loss_tokens)
     norm = clip_gradient(optimizer.param_groups[0]["params"])
     optimizer.step()

@@ -6,15 +6,16 @@ Both build the same configuration that a TOML file would, and run the same code.
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import TypeVar
 
-from posttrain.core.protocols import Domain
-from posttrain.core.types import EvalReport, Json, Limits, Split, Task, Verdict
-from posttrain.domains.function import FunctionDomain
+from posttrain.core.protocols import Domain, Observer
+from posttrain.core.types import EvalReport, Json, Limits, Split, Task
+from posttrain.domains.function import FunctionDomain, RewardFunction
 from posttrain.gate.evaluate import EvaluationOptions, best_constants
 from posttrain.gate.evaluate import evaluate as run_suite
 from posttrain.gate.suite import build_suite
@@ -24,19 +25,17 @@ from posttrain.run.config import DomainConfig, EngineConfig, LearnerConfig, RlSt
 from posttrain.run.parts import start_rollouts
 from posttrain.run.train import TrainResult, resume_run, start_run
 
+Result = TypeVar("Result")
 TASKS = "tasks"
 """Name of the one domain that `train` makes."""
-
-Reward = Callable[[Task, str], float | bool | Verdict]
-"""A task and the policy's reply → a score in [0, 1], a bool, or a whole verdict."""
 
 
 def train(
     model: str | Path,
     tasks: Iterable[tuple[str, Json] | Task],
-    reward: Reward,
+    reward: RewardFunction,
     *,
-    demonstrate: Callable[[Task], str] | None = None,
+    demonstrate: Callable[[Task], str | None] | None = None,
     steps: int = 50,
     sft_steps: int = 0,
     groups_per_step: int = 8,
@@ -52,26 +51,27 @@ def train(
 ) -> TrainResult:
     """Train a model on your own tasks, with the loop that `posttrain train` runs.
 
-    `tasks` are pairs of a prompt and its answer, or `Task` objects; a share of them, chosen by content, is held out for
-    evaluation. `reward` is called in this process. With `sft_steps`, demonstrations are learned from first: those of
-    `demonstrate`, or the answers themselves. Everything is recorded under `run`. Raises `UserError` for what you can
-    mend.
+    `tasks` are pairs of a prompt and its answer, or `Task` objects with limits of their own; a share of them, chosen by
+    content, is held out for evaluation. `reward` gives a score in [0, 1], a bool or a `Verdict` for a task and a reply,
+    and is called in this process. With `sft_steps`, demonstrations are learned from first: those of `demonstrate`, or
+    the answers themselves. Everything is recorded under `run`. Raises `UserError` for what you can mend.
     """
     rows = list(tasks)
     domain = FunctionDomain(
         tasks=rows,
         reward=reward,
         name=TASKS,
-        demonstrate=demonstrate or (lambda task: str(task.hidden["answer"])),
+        demonstrate=demonstrate or _answer,
         limits=Limits(max_new_tokens=max_new_tokens),
     )
+    levels = list(range(1, domain.levels + 1))
     stages: list[SftStage | RlStage] = []
     if sft_steps:
         stages.append(
             SftStage(
                 kind="sft",
                 max_steps=sft_steps,
-                demonstrations=min(256, _num_distinct(domain, Split.TRAIN, len(rows))),
+                demonstrations=min(256, _num_tasks(domain, Split.TRAIN, len(rows))),
                 optimizer={"learning_rate": learning_rate},
             )
         )
@@ -86,18 +86,21 @@ def train(
     )
     config = RunConfig(
         model=str(model),
-        domains={TASKS: DomainConfig()},
+        domains={TASKS: DomainConfig(level=levels)},
         stages=stages,
         seed=seed,
-        evaluation=EvaluationOptions(tasks=min(evaluation_tasks, _num_distinct(domain, Split.EVAL, len(rows)))),
+        evaluation=EvaluationOptions(tasks=min(evaluation_tasks, _num_tasks(domain, Split.EVAL, len(rows)))),
         engine=engine or EngineConfig(),
         learner=learner or LearnerConfig(),
     )
-    with progress(sys.stderr) as observer:
-        domains: dict[str, Domain] = {TASKS: domain}
-        if resume:
-            return resume_run(Path(run), observer, domains)
-        return start_run(config, Path(run), observer, domains)
+
+    def work() -> TrainResult:
+        with progress(sys.stderr) as observer:
+            if resume:
+                return resume_run(Path(run), observer, {TASKS: domain})
+            return start_run(config, Path(run), observer, {TASKS: domain})
+
+    return _outside_event_loops(work)
 
 
 def evaluate(
@@ -111,33 +114,52 @@ def evaluate(
     engine: EngineConfig | None = None,
 ) -> EvalReport:
     """Score a model on fixed held-out tasks of `domains`: pass@1 with intervals, greedy, best constant answer."""
-    options = dataclasses.replace(EvaluationOptions(), tasks=tasks, samples=samples)
-    with progress(sys.stderr) as observer, tempfile.TemporaryDirectory(prefix="posttrain-logs-") as logs:
+    options = EvaluationOptions(tasks=tasks, samples=samples)
 
-        async def measure() -> EvalReport:
-            folder = resolve(str(model))
-            async with start_rollouts(
-                engine or EngineConfig(), {"name": "local"}, folder, domains, observer, logs=Path(logs)
-            ) as rollouts:
-                suite = build_suite(
-                    domains, levels or dict.fromkeys(domains, 1), tasks=options.tasks, seed=options.seed
-                )
-                constants = await best_constants(domains, suite, rollouts.sandbox)
-                observer.phase("evaluating", total=len(suite) * (options.samples + 1))
-                report, _ = await run_suite(
-                    rollouts.roller,
-                    suite,
-                    options,
-                    constants,
-                    label=label,
-                    model=str(model),
-                    version=0,
-                    on_done=observer.advance,
-                )
-                return report
+    async def measure(observer: Observer, logs: Path) -> EvalReport:
+        async with start_rollouts(
+            engine or EngineConfig(), {"name": "local"}, resolve(str(model)), domains, observer, logs=logs
+        ) as rollouts:
+            suite = build_suite(domains, levels or dict.fromkeys(domains, 1), tasks=options.tasks, seed=options.seed)
+            constants = await best_constants(domains, suite, rollouts.sandbox)
+            observer.phase("evaluating", total=len(suite) * (options.samples + 1))
+            report, _ = await run_suite(
+                rollouts.roller,
+                suite,
+                options,
+                constants,
+                label=label,
+                model=str(model),
+                version=0,
+                on_done=observer.advance,
+            )
+            return report
 
-        return asyncio.run(measure())
+    def work() -> EvalReport:
+        with progress(sys.stderr) as observer, tempfile.TemporaryDirectory(prefix="posttrain-logs-") as logs:
+            return asyncio.run(measure(observer, Path(logs)))
+
+    return _outside_event_loops(work)
 
 
-def _num_distinct(domain: FunctionDomain, split: Split, num_rows: int) -> int:
-    return len({domain.task(split, 0, index, 1).task_id for index in range(num_rows)})
+def _answer(task: Task) -> str | None:
+    return str(task.hidden["answer"]) if "answer" in task.hidden else None
+
+
+def _num_tasks(domain: FunctionDomain, split: Split, num_rows: int) -> int:
+    """How many distinct tasks one can have of `split` while the levels take turns."""
+    each = [
+        len({domain.task(split, 0, index, level).task_id for index in range(num_rows)})
+        for level in range(1, domain.levels + 1)
+    ]
+    return min(each) * len(each)
+
+
+def _outside_event_loops(work: Callable[[], Result]) -> Result:
+    """In a notebook this thread already runs an event loop: the work then gets a thread of its own."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return work()
+    with ThreadPoolExecutor(1) as threads:
+        return threads.submit(work).result()

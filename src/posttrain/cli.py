@@ -24,6 +24,8 @@ app.add_typer(domains_app, name="domains")
 STALL_S = 600.0
 """Without any sign of progress for this long, a run's watchdog names the phase and writes the stacks."""
 
+INTERRUPTED = 130
+
 JsonFlag = Annotated[bool, typer.Option("--json", help="One JSON value on standard output, and nothing else there.")]
 RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="A run directory, such as runs/quickstart.")]
 
@@ -61,9 +63,13 @@ def train(
 
     directory = run_path(config, run)
     with progress(sys.stderr) as display, Watchdog(display, directory / "logs" / "stacks.txt", STALL_S) as observer:
-        result = train_command(
-            config, directory, overrides=overrides or [], resume=resume, dry_run=dry_run, observer=observer
-        )
+        try:
+            result = train_command(
+                config, directory, overrides=overrides or [], resume=resume, dry_run=dry_run, observer=observer
+            )
+        except KeyboardInterrupt:
+            display.note(f"interrupted; go on with: posttrain train --resume --run {directory}")
+            raise typer.Exit(INTERRUPTED) from None
     _finish(result, as_json)
 
 

@@ -106,6 +106,20 @@ def test_killed_and_resumed_run_ends_with_the_same_parameters(tmp_path: Path) ->
     check(tmp_path, kills=[6, 9], processes=0)
 
 
+def test_an_interrupted_run_says_how_to_go_on_and_goes_on(tmp_path: Path) -> None:
+    config = tmp_path / "run.toml"
+    config.write_text(CONFIG.format(processes=1))
+    process = start(config, tmp_path / "run", resume=False)
+    while process.poll() is None and not (tmp_path / "run" / "metrics.jsonl").exists():
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate()
+    assert process.returncode == 130, errors.decode()
+    assert f"posttrain train --resume --run {tmp_path / 'run'}" in errors.decode()
+    assert "Traceback" not in errors.decode()
+    finish(config, tmp_path / "run", resume=True)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("processes", [0, 2])
 def test_a_run_killed_again_and_again_ends_with_the_same_parameters(tmp_path: Path, processes: int) -> None:

@@ -104,13 +104,13 @@ def test_groups_without_signal_are_left_out(tmp_path: Path, capsys: pytest.Captu
 
 
 def test_stale_replies_are_clipped_and_capped_alike(tmp_path: Path) -> None:
-    """Ratios from 1/8 to 8, which no run without staleness meets."""
+    """Ratios around all bounds, which no run without staleness meets."""
     draw = np.random.default_rng(SEED)
     replies, samples = [], []
     model, optimizer = one_file.load(resolve(MODEL), learning_rate=1e-3)
-    for number in range(8):
-        prompt, tokens = draw.integers(0, 1000, 5).tolist(), draw.integers(0, 1000, 3 + number % 4).tolist()
-        behavior = (-np.log(1000) + draw.uniform(-2, 2, len(tokens))).astype(np.float32)
+    for number in range(16):
+        prompt, tokens = draw.integers(0, 1000, 5).tolist(), draw.integers(0, 1000, 16 + number % 4).tolist()
+        behavior = (-np.log(1000) + draw.uniform(-1, 1, len(tokens))).astype(np.float32)
         advantage = float(draw.normal())
         replies.append(one_file.Reply(prompt, tokens, torch.from_numpy(behavior), advantage=advantage))
         samples.append(sample_of(f"reply-{number}", prompt, tokens, behavior, advantage))

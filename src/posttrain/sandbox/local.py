@@ -15,7 +15,7 @@ from pathlib import PurePosixPath
 from typing import Literal, NoReturn
 from weakref import WeakKeyDictionary
 
-from posttrain.core.errors import SandboxError, UserError
+from posttrain.core.errors import ConfigError, SandboxError, UserError
 from posttrain.core.protocols import SandboxSession
 from posttrain.core.sandboxing import CallResult, IsolationTier, ResultClass, RunResult, SandboxLimits, TestResult
 from posttrain.core.types import Json
@@ -46,7 +46,7 @@ class LocalSandbox:
 
     def __post_init__(self) -> None:
         if self.concurrency < 1:
-            raise UserError(f"concurrency of the sandbox 'local' is {self.concurrency}; it must be at least 1")
+            raise ConfigError(f"concurrency of the sandbox 'local' is {self.concurrency}; it must be at least 1")
 
     @property
     def tier(self) -> IsolationTier:

@@ -21,6 +21,7 @@ from platformdirs import user_cache_path
 
 _LOG = logging.getLogger(__name__)
 _SOURCE = Path(__file__).with_name("decode.cpp")
+_HEADER = Path(__file__).with_name("vectors.h")
 _FLAGS = (
     *("-O3", "-march=native", "-mprefer-vector-width=512", "-fno-math-errno", "-fno-trapping-math"),
     *("-fopenmp", "-shared", "-fPIC", "-std=c++20"),
@@ -79,7 +80,7 @@ def _cache_root() -> Path:
 def _cache_key(compiler: str) -> str:
     """Whatever the library depends on; `-march=native` depends on the processor's flags."""
     version = _run([compiler, "-dumpfullversion"]).strip()
-    parts = [_SOURCE.read_text(), torch.__version__, compiler, version, *_FLAGS, _processor_flags()]
+    parts = [_SOURCE.read_text(), _HEADER.read_text(), torch.__version__, compiler, version, *_FLAGS, _processor_flags()]
     return hashlib.blake2b("\0".join(parts).encode(), digest_size=12).hexdigest()
 
 
