@@ -110,7 +110,7 @@ def test_stale_replies_are_clipped_and_capped_alike(tmp_path: Path) -> None:
     model, optimizer = one_file.load(resolve(MODEL), learning_rate=1e-3)
     for number in range(16):
         prompt, tokens = draw.integers(0, 1000, 5).tolist(), draw.integers(0, 1000, 16 + number % 4).tolist()
-        behavior = (-np.log(1000) + draw.uniform(-1, 1, len(tokens))).astype(np.float32)
+        behavior = draw.uniform(-8.2, -6.2, len(tokens)).astype(np.float32)  # random weights say about -7.2
         advantage = float(draw.normal())
         replies.append(one_file.Reply(prompt, tokens, torch.from_numpy(behavior), advantage=advantage))
         samples.append(sample_of(f"reply-{number}", prompt, tokens, behavior, advantage))

@@ -6,7 +6,7 @@ or by its plateau rule, which is part of the configuration. It samples nothing.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,7 +18,7 @@ from posttrain.core.types import Sample, Split, Task
 from posttrain.gate.suite import check_disjoint
 from posttrain.learn.samples import demonstration_sample
 from posttrain.rollout.render import Renderer, demonstration_tokens
-from posttrain.run.config import PlateauConfig, SftStage
+from posttrain.run.config import PlateauConfig, RunConfig, SftStage
 from posttrain.run.metrics import learner_values
 from posttrain.run.parts import Parts
 from posttrain.run.record import Recorder
@@ -50,9 +50,7 @@ class SftLoop:
         self.recorder = recorder
         self.first_step = first_step
         self.plateau = plateau
-        rule = stage.plateau
-        held_out = -(-rule.validation_demonstrations // len(parts.rollouts.domains)) if rule is not None else 0
-        self.training, self.validation = _demonstrations(stage, parts, held_out)
+        self.training, self.validation = _samples(stage, parts)
 
     async def run(self) -> int:
         """Train until the end of the stage; returns the number of steps taken."""
@@ -107,13 +105,28 @@ def _order(seed: int, stage: str, epoch: int, count: int) -> list[int]:
     return order
 
 
-def _demonstrations(stage: SftStage, parts: Parts, held_out: int) -> tuple[list[Sample], list[Sample]]:
-    """Training and validation samples, no task in both, `held_out` a domain for validation."""
+def num_held_out(stage: SftStage, num_domains: int) -> int:
+    """Demonstrations of each domain that are kept for the plateau rule's measurements."""
+    return -(-stage.plateau.validation_demonstrations // num_domains) if stage.plateau is not None else 0
+
+
+def demonstrations(
+    stage: SftStage, config: RunConfig, domains: Mapping[str, Domain]
+) -> dict[str, list[tuple[Task, str]]]:
+    """Of each domain, those held out first. Raises `ConfigError` where a domain has too few."""
+    count = stage.demonstrations + num_held_out(stage, len(domains))
+    return {
+        name: distinct_demonstrations(domain, config.domains[name].levels, count, config.seed)
+        for name, domain in domains.items()
+    }
+
+
+def _samples(stage: SftStage, parts: Parts) -> tuple[list[Sample], list[Sample]]:
+    """Training and validation samples, no task in both and none of the evaluation suite."""
     training: list[Sample] = []
     validation: list[Sample] = []
-    for name, domain in parts.rollouts.domains.items():
-        levels = parts.config.domains[name].levels
-        pairs = distinct_demonstrations(domain, levels, stage.demonstrations + held_out, parts.config.seed)
+    held_out = num_held_out(stage, len(parts.rollouts.domains))
+    for name, pairs in demonstrations(stage, parts.config, parts.rollouts.domains).items():
         check_disjoint((task for task, _ in pairs), parts.suite)
         samples = [
             _sample(parts.rollouts.renderer, name, task, reply, whole_text=stage.whole_text) for task, reply in pairs

@@ -24,7 +24,7 @@ from posttrain.run.load import dump, parse
 from posttrain.run.loop import RlLoop, rl_spec
 from posttrain.run.parts import Parts, make_domains, start
 from posttrain.run.record import Recorder, RunState
-from posttrain.run.sft import Plateau, SftLoop, sft_spec
+from posttrain.run.sft import Plateau, SftLoop, demonstrations, sft_spec
 from posttrain.schedule.stratified import Stratified
 from posttrain.store.run_directory import Manifest, RunDirectory
 
@@ -75,7 +75,7 @@ def resume_run(run: Path, observer: Observer, domains: Mapping[str, Domain] | No
 
 
 def check(config: RunConfig, domains: Mapping[str, Domain]) -> None:
-    """What can be found wrong without loading a model or making a task. Raises `UserError`."""
+    """What can be found wrong without loading a model. Raises `UserError`."""
     if any(domain.needs_sandbox for domain in domains.values()):
         _ = build("sandbox", config.sandbox).tier  # asking for it probes the machine (law L27)
     resolve(config.model)
@@ -84,6 +84,8 @@ def check(config: RunConfig, domains: Mapping[str, Domain]) -> None:
         find("loss", str(stage.loss.get("name")))
         if isinstance(stage, RlStage):
             build("advantage", stage.advantage)
+        else:
+            demonstrations(stage, config, domains)
 
 
 async def _drive(

@@ -80,7 +80,15 @@ def _cache_root() -> Path:
 def _cache_key(compiler: str) -> str:
     """Whatever the library depends on; `-march=native` depends on the processor's flags."""
     version = _run([compiler, "-dumpfullversion"]).strip()
-    parts = [_SOURCE.read_text(), _HEADER.read_text(), torch.__version__, compiler, version, *_FLAGS, _processor_flags()]
+    parts = [
+        _SOURCE.read_text(),
+        _HEADER.read_text(),
+        torch.__version__,
+        compiler,
+        version,
+        *_FLAGS,
+        _processor_flags(),
+    ]
     return hashlib.blake2b("\0".join(parts).encode(), digest_size=12).hexdigest()
 
 
