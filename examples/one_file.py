@@ -236,6 +236,7 @@ def main() -> None:
     parser.add_argument("--learning-rate", type=float, default=Options.learning_rate)
     parser.add_argument("--seed", type=int, default=Options.seed)
     arguments = parser.parse_args()
+    torch.set_num_threads(1)  # small matrices: a second thread waits more than it computes
     options = Options(steps=arguments.steps, learning_rate=arguments.learning_rate, seed=arguments.seed)
     train(resolve(arguments.model), make_domain(), options)
 
