@@ -25,24 +25,6 @@ if TYPE_CHECKING:
         VerdictStatus,
     )
 
-_HOMES = {
-    "posttrain.api": ("evaluate", "train"),
-    "posttrain.core.types": (
-        "EvalReport",
-        "Group",
-        "Limits",
-        "Message",
-        "Reward",
-        "Role",
-        "Sample",
-        "Split",
-        "Task",
-        "Trajectory",
-        "Verdict",
-        "VerdictStatus",
-    ),
-}
-
 __all__ = [
     "EvalReport",
     "Group",
@@ -62,7 +44,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    for home, names in _HOMES.items():
-        if name in names:
-            return getattr(importlib.import_module(home), name)
-    raise AttributeError(f"module 'posttrain' has no attribute {name!r}")
+    if name not in __all__:
+        raise AttributeError(f"module 'posttrain' has no attribute {name!r}")
+    home = "posttrain.api" if name in ("evaluate", "train") else "posttrain.core.types"
+    return getattr(importlib.import_module(home), name)
