@@ -54,6 +54,7 @@ class WorkerSpec:
             "OMP_NUM_THREADS": threads,
             "MKL_NUM_THREADS": threads,
             "OPENBLAS_NUM_THREADS": threads,
+            "OMP_WAIT_POLICY": "passive",  # a thread that waits must not spin on a core that another process needs
             "TOKENIZERS_PARALLELISM": "false",
             "GLIBC_TUNABLES": ALLOCATOR_TUNABLES,
             "PYTHONHASHSEED": "0",  # sets iterate in one order in every worker of every run
