@@ -54,6 +54,7 @@ class RlLoop:
         self.mixture = mixture
         self.first_step = first_step
         self.advantage: Advantage = build("advantage", stage.advantage)
+        self.needs_reference = rl_spec(stage).keep_reference
         self.slots = Slots(stage.groups_per_step, stage.max_staleness)
         self.waves: dict[int, Wave] = {}
 
@@ -115,7 +116,7 @@ class RlLoop:
             parts.learner,
             temperature=stage.temperature,
             truncated=stage.truncated,
-            reference=rl_spec(stage).keep_reference,
+            reference=self.needs_reference,
         )
         parts.observer.phase("learning")
         metrics = await parts.learner.step(selection.samples)

@@ -50,11 +50,11 @@ def seedling_config() -> RunConfig:
             SftStage(
                 kind="sft",
                 name="pretrain",
-                max_steps=300,
-                demonstrations=2000,
-                demonstrations_per_step=64,
+                max_steps=600,
+                demonstrations=1200,
+                demonstrations_per_step=16,
                 whole_text=True,
-                optimizer={"learning_rate": 3e-3, "warmup_steps": 20, "schedule": "cosine"},
+                optimizer={"learning_rate": 2e-3, "warmup_steps": 20},
                 evaluate=False,
             )
         ],
