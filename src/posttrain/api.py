@@ -21,8 +21,9 @@ from posttrain.gate.evaluate import evaluate as run_suite
 from posttrain.gate.suite import build_suite
 from posttrain.models.catalog import resolve
 from posttrain.observe.progress import progress
-from posttrain.run.config import DomainConfig, EngineConfig, LearnerConfig, RlStage, RunConfig, SftStage
+from posttrain.run.config import DomainConfig, EngineConfig, LearnerConfig, RunConfig, SftStage
 from posttrain.run.parts import start_rollouts
+from posttrain.run.rl_stage import RlStage
 from posttrain.run.train import TrainResult, resume_run, start_run
 
 Result = TypeVar("Result")

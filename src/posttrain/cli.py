@@ -18,8 +18,10 @@ from posttrain.core.errors import PosttrainError, UserError
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, help="Post-training for language models.")
 models_app = typer.Typer(no_args_is_help=True, help="Models by name: what there is, and getting it.")
 domains_app = typer.Typer(no_args_is_help=True, help="Domains: what there is to learn, and what a task looks like.")
+bench_app = typer.Typer(no_args_is_help=True, help="Measure this machine.")
 app.add_typer(models_app, name="models")
 app.add_typer(domains_app, name="domains")
+app.add_typer(bench_app, name="bench")
 
 STALL_S = 600.0
 """Without any sign of progress for this long, a run's watchdog names the phase and writes the stacks."""
@@ -156,6 +158,27 @@ def domains_show(
         for task in tasks:
             typer.echo(f"── {task['task_id']}\n{task['prompt']}\n→ {task['demonstration']}\n")
     _finish(tasks, as_json)
+
+
+@bench_app.command("memory")
+def bench_memory(
+    model: Annotated[str, typer.Option(help="A built-in name, a folder or a hub id.")] = "smollm2-135m",
+    contexts: Annotated[
+        str, typer.Option(metavar="TOKENS,…", help="Lengths of the sample, with commas between.")
+    ] = "1024,4096,16384,32768",
+    as_json: JsonFlag = False,
+) -> None:
+    """Peak memory and tokens/s of one training step by length, with and without chunking and recomputation."""
+    from rich.console import Console
+
+    from posttrain.observe.memory_table import render
+    from posttrain.run.bench_memory import bench_memory as measure
+    from posttrain.run.bench_memory import parse_contexts
+
+    found = measure(model, parse_contexts(contexts), lambda sentence: typer.echo(sentence, err=True))
+    if not as_json:
+        render(found, Console())
+    _finish(found, as_json)
 
 
 @app.command()

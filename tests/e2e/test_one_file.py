@@ -22,7 +22,8 @@ from posttrain.gate.evaluate import EvaluationOptions
 from posttrain.learn.trainer import Trainer
 from posttrain.models.catalog import resolve
 from posttrain.observe.progress import progress
-from posttrain.run.config import CheckpointConfig, DomainConfig, EngineConfig, LearnerConfig, RlStage, RunConfig
+from posttrain.run.config import CheckpointConfig, DomainConfig, EngineConfig, LearnerConfig, RunConfig
+from posttrain.run.rl_stage import RlStage
 from posttrain.run.train import start_run
 
 MODEL = "seedling-random"
@@ -115,7 +116,7 @@ def test_stale_replies_are_clipped_and_capped_alike(tmp_path: Path) -> None:
         replies.append(one_file.Reply(prompt, tokens, torch.from_numpy(behavior), advantage=advantage))
         samples.append(sample_of(f"reply-{number}", prompt, tokens, behavior, advantage))
     trainer = Trainer(resolve(MODEL), dtype="float32", **PLAINEST)
-    trainer.begin_stage(StageSpec({"name": "clipped_policy_gradient"}, {"learning_rate": 1e-3}, total_steps=1))
+    trainer.begin_stage(StageSpec([{"name": "clipped_policy_gradient"}], {"learning_rate": 1e-3}, total_steps=1))
     metrics = trainer.step(samples)
     assert metrics.values["clipped_share"] > 0.1
     assert metrics.values["capped_share"] > 0.1

@@ -12,16 +12,22 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.learn.parts import (
+    ENTROPY_BONUS,
+    KL_PENALTY,
     POLICY_GRADIENT,
     SUPERVISED,
+    VALUE,
     gradient,
+    judged,
     norm_in_its_own_dtype,
     sample,
     some_samples,
     watching_trainer,
     write_tiny_model,
 )
+from tests.losses.loss_parts import registered_losses
 
+from posttrain.core.registry import build
 from posttrain.core.types import Sample
 from posttrain.learn.layout import LayoutOptions
 from posttrain.learn.trainer import Trainer
@@ -37,9 +43,11 @@ LAYOUTS = {
     "many_micro_batches": LayoutOptions(micro_batch_tokens=24, row_tokens=24, hidden_size=16),
     "computed": LayoutOptions(micro_batch_tokens=64, row_tokens=0, hidden_size=16),
 }
-LOSSES: dict[str, dict[str, Any]] = {
-    "supervised": SUPERVISED,
-    "policy_gradient": {**POLICY_GRADIENT, "kl_coefficient": 0.1},
+LOSSES: dict[str, list[dict[str, Any]]] = {
+    **{name: [{"name": name}] for name in registered_losses()},
+    "entropy_bonus": [{"name": "entropy_bonus", "coefficient": 1.0}],
+    "several": [POLICY_GRADIENT, KL_PENALTY, ENTROPY_BONUS, VALUE],
+    "sequence_ratios_within_bounds": [{"name": "gspo", "clip_low": 1.0, "clip_high": 1e6}],
 }
 
 
@@ -57,7 +65,8 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module", params=LOSSES)
 def trainer(request: pytest.FixtureRequest, model: Path) -> Trainer:
-    return watching_trainer(model, LOSSES[request.param])
+    losses = LOSSES[request.param]
+    return watching_trainer(model, *losses, critic=any(build("loss", loss).needs_critic for loss in losses))
 
 
 @pytest.fixture(scope="module")
@@ -94,11 +103,12 @@ def test_gradient_is_that_of_a_plain_loop_over_samples(supervised: Trainer, mode
 
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_gradient_does_not_depend_on_layout_or_micro_batch_split(trainer: Trainer, name: str) -> None:
-    assert_same(gradient(trainer, some_samples(), LAYOUTS[name]), gradient(trainer, some_samples(), ONE_BY_ONE))
+    samples = judged(some_samples())
+    assert_same(gradient(trainer, samples, LAYOUTS[name]), gradient(trainer, samples, ONE_BY_ONE))
 
 
 def test_gradient_does_not_depend_on_the_order_of_samples(trainer: Trainer) -> None:
-    samples = some_samples()
+    samples = judged(some_samples())
     expected = gradient(trainer, samples, LAYOUTS["packed_and_prefix_shared"])
     for seed in range(3):
         shuffled = [samples[i] for i in np.random.default_rng(seed).permutation(len(samples))]
@@ -106,7 +116,7 @@ def test_gradient_does_not_depend_on_the_order_of_samples(trainer: Trainer) -> N
 
 
 def test_gradient_is_the_same_with_prefixes_shared_and_with_a_group_for_each_sample(trainer: Trainer) -> None:
-    samples = some_samples()
+    samples = judged(some_samples())
     alone = [sample_of(s, group=f"alone-{i}") for i, s in enumerate(samples)]
     layout = LAYOUTS["packed_and_prefix_shared"]
     assert_same(gradient(trainer, samples, layout), gradient(trainer, alone, layout))
@@ -119,9 +129,9 @@ def sample_of(s: Sample, *, group: str) -> Sample:
 
 def test_metrics_do_not_depend_on_the_cut(trainer: Trainer) -> None:
     trainer._layout = ONE_BY_ONE
-    one = trainer.step(some_samples())
+    one = trainer.step(judged(some_samples()))
     trainer._layout = LAYOUTS["packed_and_prefix_shared"]
-    other = trainer.step(some_samples())
+    other = trainer.step(judged(some_samples()))
     assert other.num_computed_tokens < one.num_computed_tokens
     assert other.num_loss_tokens == one.num_loss_tokens
     assert other.loss == pytest.approx(one.loss, abs=TOLERANCE)

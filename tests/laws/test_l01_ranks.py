@@ -11,8 +11,12 @@ import numpy.typing as npt
 import pytest
 import torch
 from tests.learn.parts import (
+    ENTROPY_BONUS,
+    KL_PENALTY,
     POLICY_GRADIENT,
     SUPERVISED,
+    VALUE,
+    judged,
     norm_in_its_own_dtype,
     run_ranks,
     sample,
@@ -28,7 +32,7 @@ torch.set_num_threads(1)
 TOLERANCE = 1e-10
 OPTIONS = {"learning_rate": 1e-3, "weight_decay": 0.1, "max_grad_norm": 0.5}
 EMPTY = sample([1, 2], [3], name="empty", trainable=[False])
-STEPS = [some_samples(), some_samples()[2:], [EMPTY], some_samples()[:1]]
+STEPS = [judged(samples) for samples in (some_samples(), some_samples()[2:], [EMPTY], some_samples()[:1])]
 """Among them one without a trainable token, and one with fewer trees than ranks."""
 
 
@@ -40,10 +44,10 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 def train(
-    model: Path, loss: dict[str, Any], rank: int, world_size: int, rendezvous: str
+    model: Path, losses: list[dict[str, Any]], rank: int, world_size: int, rendezvous: str
 ) -> tuple[npt.NDArray[np.float64], list[StepMetrics]]:
-    trainer = Trainer(model, dtype="float64", rank=rank, world_size=world_size, rendezvous=rendezvous)
-    trainer.begin_stage(StageSpec(loss, OPTIONS, total_steps=10, keep_reference=True))
+    trainer = Trainer(model, "float64", rank, world_size, rendezvous, critic=VALUE in losses)
+    trainer.begin_stage(StageSpec(losses, OPTIONS, total_steps=10, keep_reference=True))
     metrics = [trainer.step(samples) for samples in STEPS]
     weights = trainer._memory.weights.numpy().copy()
     trainer.close()
@@ -51,12 +55,14 @@ def train(
 
 
 @pytest.mark.parametrize(
-    "loss", [SUPERVISED, {**POLICY_GRADIENT, "kl_coefficient": 0.1}], ids=lambda loss: loss["name"]
+    "losses",
+    [[SUPERVISED], [{"name": "gspo"}], [POLICY_GRADIENT, KL_PENALTY, ENTROPY_BONUS, VALUE]],
+    ids=["supervised", "gspo", "several"],
 )
 @pytest.mark.parametrize("world_size", [2, 3])
-def test_several_ranks_give_what_one_gives(model: Path, loss: dict[str, Any], world_size: int) -> None:
-    expected, expected_metrics = train(model, loss, 0, 1, "")
-    outcomes = run_ranks(world_size, lambda rank, at: train(model, loss, rank, world_size, at))
+def test_several_ranks_give_what_one_gives(model: Path, losses: list[dict[str, Any]], world_size: int) -> None:
+    expected, expected_metrics = train(model, losses, 0, 1, "")
+    outcomes = run_ranks(world_size, lambda rank, at: train(model, losses, rank, world_size, at))
     for weights, metrics in outcomes:
         assert np.abs(weights - expected).max() < TOLERANCE
         assert np.array_equal(weights, outcomes[0][0])
@@ -70,7 +76,7 @@ def test_several_ranks_give_what_one_gives(model: Path, loss: dict[str, Any], wo
 def test_checkpoint_of_two_ranks_goes_on_in_one(model: Path, tmp_path: Path) -> None:
     def save_then_step(rank: int, rendezvous: str) -> tuple[npt.NDArray[np.float64], str]:
         trainer = Trainer(model, dtype="float64", rank=rank, world_size=2, rendezvous=rendezvous)
-        trainer.begin_stage(StageSpec(POLICY_GRADIENT, OPTIONS, total_steps=10))
+        trainer.begin_stage(StageSpec([POLICY_GRADIENT], OPTIONS, total_steps=10))
         trainer.step(some_samples())
         trainer.save(tmp_path / "checkpoint")
         trainer.step(some_samples())

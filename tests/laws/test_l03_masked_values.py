@@ -5,7 +5,18 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from tests.learn.parts import POLICY_GRADIENT, gradient, replace, some_samples, watching_trainer, write_tiny_model
+from tests.learn.parts import (
+    ENTROPY_BONUS,
+    KL_PENALTY,
+    POLICY_GRADIENT,
+    VALUE,
+    gradient,
+    judged,
+    replace,
+    some_samples,
+    watching_trainer,
+    write_tiny_model,
+)
 
 from posttrain.core.types import Sample
 from posttrain.learn.layout import LayoutOptions
@@ -13,13 +24,13 @@ from posttrain.learn.trainer import Trainer
 
 torch.set_num_threads(1)
 
-FIELDS = ("behavior_logprobs", "advantages", "loss_weights", "reference_logprobs")
+FIELDS = ("behavior_logprobs", "advantages", "loss_weights", "reference_logprobs", "values", "returns")
 
 
 @pytest.fixture(scope="module")
 def trainer(tmp_path_factory: pytest.TempPathFactory) -> Trainer:
-    loss = {**POLICY_GRADIENT, "kl_coefficient": 0.1}
-    return watching_trainer(write_tiny_model(tmp_path_factory.mktemp("tiny")), loss)
+    folder = write_tiny_model(tmp_path_factory.mktemp("tiny"))
+    return watching_trainer(folder, POLICY_GRADIENT, KL_PENALTY, ENTROPY_BONUS, VALUE, critic=True)
 
 
 def poisoned(s: Sample, value: float) -> Sample:
@@ -31,7 +42,8 @@ def poisoned(s: Sample, value: float) -> Sample:
 @pytest.mark.parametrize("row_tokens", [1, 128])
 def test_masked_values_change_no_gradient_and_no_metric(trainer: Trainer, value: float, row_tokens: int) -> None:
     trainer._layout = LayoutOptions(4096, row_tokens, 16)
-    clean, dirty = some_samples(), [poisoned(s, value) for s in some_samples()]
+    clean = judged(some_samples())
+    dirty = [poisoned(s, value) for s in clean]
     expected, metrics = gradient(trainer, clean), trainer.step(clean)
     assert torch.equal(gradient(trainer, dirty), expected)
     after = trainer.step(dirty)
@@ -47,6 +59,6 @@ def test_tokens_after_the_last_trainable_one_are_not_read(trainer: Trainer) -> N
             versions=np.append(s.versions, np.int32(-1)),
             **{name: np.append(getattr(s, name), np.float32(np.nan)) for name in FIELDS},
         )
-        for s in some_samples()
+        for s in judged(some_samples())
     ]
-    assert torch.equal(gradient(trainer, longer), gradient(trainer, some_samples()))
+    assert torch.equal(gradient(trainer, longer), gradient(trainer, judged(some_samples())))

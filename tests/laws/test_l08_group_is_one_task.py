@@ -7,6 +7,9 @@ from itertools import permutations
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.rewards.parts import ADVANTAGES, BY_GROUP, annotated, component, steps
 
 from posttrain.core.types import Group, Message, Role, Split, StopReason, Task, Trajectory
 
@@ -60,3 +63,34 @@ def test_siblings_may_come_in_any_order_and_in_any_length_and_some_may_be_missin
     for order in permutations(siblings):
         assert [member.sibling for member in Group("g", ours, order).trajectories] == [m.sibling for m in order]
     assert Group("g", ours, ()).trajectories == ()
+
+
+@pytest.mark.parametrize("name", ADVANTAGES)
+@settings(max_examples=30, deadline=None)
+@given(groups=steps(), data=st.data())
+def test_credit_goes_with_the_attempt_wherever_it_stands(name: str, groups: list[Group], data: st.DataObject) -> None:
+    """Siblings in another order, ragged and with failures among them: each has the credit that it had."""
+    shuffled = [
+        dataclasses.replace(group, trajectories=tuple(data.draw(st.permutations(group.trajectories))))
+        for group in groups
+    ]
+    notes, advantage = annotated(groups, kl=0.2), component(name)
+    before = {
+        t.trajectory_id: array
+        for group, arrays in zip(groups, advantage(groups, notes), strict=True)
+        for t, array in zip(group.trajectories, arrays, strict=True)
+    }
+    for group, arrays in zip(shuffled, advantage(shuffled, notes), strict=True):
+        for t, array in zip(group.trajectories, arrays, strict=True):
+            assert array == pytest.approx(before[t.trajectory_id], rel=1e-4, abs=1e-4)
+
+
+@pytest.mark.parametrize("name", BY_GROUP)
+@settings(max_examples=30, deadline=None)
+@given(groups=steps())
+def test_other_groups_of_the_step_do_not_touch_a_groups_credit(name: str, groups: list[Group]) -> None:
+    notes, advantage = annotated(groups, kl=0.2), component(name)
+    together = advantage(groups, notes)
+    for group, arrays in zip(groups, together, strict=True):
+        (alone,) = advantage([group], notes)
+        assert [array.tolist() for array in alone] == [array.tolist() for array in arrays]

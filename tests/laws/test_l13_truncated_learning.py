@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from posttrain.core.types import Group, Reward, Split, StopReason, Task, Trajectory, Verdict
+from posttrain.core.types import Annotations, Group, Reward, Split, StopReason, Task, Trajectory, Verdict
 from posttrain.learn.samples import to_samples
 from posttrain.rewards.group_mean import GroupMean
+from posttrain.rewards.overlong import penalise_overlong
 
 STOP = 9
 
@@ -32,7 +33,7 @@ def group(*ends: StopReason) -> Group:
 
 def test_sampled_stop_token_is_trained_with_its_own_logprob() -> None:
     siblings = [group(StopReason.STOP, StopReason.STOP)]
-    for s in to_samples(siblings, GroupMean()(siblings)).samples:
+    for s in to_samples(siblings, GroupMean()(siblings, Annotations())).samples:
         assert s.tokens[-1] == STOP
         assert s.trainable.tolist() == [False, False, True, True]
         assert s.behavior_logprobs[-1] == np.float32(-0.25)
@@ -43,7 +44,7 @@ def test_sampled_stop_token_is_trained_with_its_own_logprob() -> None:
 @pytest.mark.parametrize("stop", [StopReason.MAX_NEW_TOKENS, StopReason.MAX_CONTEXT])
 def test_kept_truncated_attempt_gets_no_invented_end(stop: StopReason) -> None:
     siblings = [group(stop, StopReason.STOP)]
-    kept = to_samples(siblings, GroupMean()(siblings), truncated="keep").samples[0]
+    kept = to_samples(siblings, GroupMean()(siblings, Annotations()), truncated="keep").samples[0]
     assert kept.tokens.tolist() == siblings[0].trajectories[0].tokens.tolist()
     assert STOP not in kept.tokens
     assert kept.num_loss_tokens == 2
@@ -52,17 +53,27 @@ def test_kept_truncated_attempt_gets_no_invented_end(stop: StopReason) -> None:
 @pytest.mark.parametrize("stop", [StopReason.MAX_NEW_TOKENS, StopReason.MAX_CONTEXT])
 def test_masked_truncated_attempt_is_in_no_term_at_all(stop: StopReason) -> None:
     siblings = [group(stop, StopReason.STOP)]
-    chosen = to_samples(siblings, GroupMean()(siblings), truncated="mask")
+    chosen = to_samples(siblings, GroupMean()(siblings, Annotations()), truncated="mask")
     assert [s.trajectory_id for s in chosen.samples] == ["g/1"]
     assert chosen.num_masked_truncated == 1
 
 
+@pytest.mark.parametrize("stop", [StopReason.MAX_NEW_TOKENS, StopReason.MAX_CONTEXT])
+def test_penalised_truncated_attempt_is_trained_with_the_lower_reward(stop: StopReason) -> None:
+    siblings = penalise_overlong([group(stop, stop, StopReason.STOP)])
+    chosen = to_samples(siblings, GroupMean()(siblings, Annotations()), truncated="penalise")
+    assert chosen.num_masked_truncated == 0
+    # Rewards 0, 1 and 2; the penalty takes half a point off the first two.
+    assert [float(s.advantages[-1]) for s in chosen.samples] == pytest.approx([-7 / 6, -1 / 6, 8 / 6])
+    assert [t.reward.total for t in siblings[0].trajectories if t.reward] == [-0.5, 0.5, 2.0]
+
+
 def test_end_by_the_last_turn_is_no_truncation() -> None:
     siblings = [group(StopReason.MAX_TURNS, StopReason.STOP)]
-    assert len(to_samples(siblings, GroupMean()(siblings), truncated="mask").samples) == 2
+    assert len(to_samples(siblings, GroupMean()(siblings, Annotations()), truncated="mask").samples) == 2
 
 
 def test_samples_carry_the_temperature_they_were_drawn_at() -> None:
     siblings = [group(StopReason.STOP, StopReason.STOP)]
-    chosen = to_samples(siblings, GroupMean()(siblings), temperature=0.6)
+    chosen = to_samples(siblings, GroupMean()(siblings, Annotations()), temperature=0.6)
     assert {s.temperature for s in chosen.samples} == {0.6}

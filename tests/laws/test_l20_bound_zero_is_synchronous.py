@@ -25,8 +25,11 @@ from posttrain.core.types import (
     Trajectory,
     Verdict,
 )
-from posttrain.run.config import RlStage
+from posttrain.run.health import Health
 from posttrain.run.loop import RlLoop
+from posttrain.run.rl_stage import RlStage
+from posttrain.run.steering import NEUTRAL
+from posttrain.store.metrics import MetricsRecord
 
 STEPS = 4
 
@@ -44,7 +47,7 @@ class Recording:
     async def roll(self, plans: Sequence[Any], *, on_done: Any) -> list[Group]:
         version = self.version
         self.events.append(f"roll {plans[0].group_id[3:8]} with {version}")
-        await asyncio.sleep(0.001)
+        await asyncio.sleep(0)
         return [self._group(plan, version) for plan in plans]
 
     def _group(self, plan: Any, version: int) -> Group:
@@ -68,8 +71,9 @@ class Recording:
         )
         return Group(plan.group_id, plan.task, trajectories)
 
-    async def learn(self, samples: Sequence[Sample]) -> StepMetrics:
-        await asyncio.sleep(0.002)
+    async def learn(self, samples: Sequence[Sample], controls: Any) -> StepMetrics:
+        for _ in range(50):  # turns of the event loop, not seconds: rolling is faster than learning
+            await asyncio.sleep(0)
         self.events.append(f"learn with {self.version}")
         return StepMetrics(0.0, 0.0, 0.0, len(samples), len(samples), {}, 0.0)
 
@@ -84,11 +88,16 @@ class Recording:
     def state(self) -> int:
         return self.given
 
-    def record(self, step: int, values: Mapping[str, float]) -> None:
+    def record(self, step: int, values: Mapping[str, float]) -> MetricsRecord:
         self.staleness.append(values["staleness_max"])
+        return MetricsRecord(0, "rl", step, 0.0, values)
 
-    async def checkpoint(self, step: int, *, mixture: Any) -> None:
+    async def checkpoint(self, step: int, *, mixture: Any, steering: Any, good: bool) -> None:
         self.checkpoints[step] = mixture
+
+
+async def no_evaluation(step: int) -> None:
+    raise AssertionError(f"nobody asked for an evaluation after step {step}")
 
 
 def run(max_staleness: int) -> Recording:
@@ -96,6 +105,7 @@ def run(max_staleness: int) -> Recording:
     quiet = SimpleNamespace(phase=lambda *a, **k: None, advance=lambda *a: None, step=lambda *a: None)
     parts = _Parts(recording, quiet)
     recorder = SimpleNamespace(
+        state=SimpleNamespace(step=0),
         trajectories=lambda *a: None,
         step=recording.record,
         checkpoint_due=lambda step, last: True,
@@ -103,7 +113,7 @@ def run(max_staleness: int) -> Recording:
     )
     mixture = SimpleNamespace(next=recording.next, observe=lambda group: None, state=recording.state)
     stage = RlStage(kind="rl", steps=STEPS, groups_per_step=2, group_size=2, max_staleness=max_staleness)
-    asyncio.run(RlLoop(stage, parts, recorder, mixture, 0).run())  # type: ignore[arg-type]
+    asyncio.run(RlLoop(stage, parts, recorder, mixture, Health([]), NEUTRAL, no_evaluation).run())  # type: ignore[arg-type]
     return recording
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from tests.learn.parts import POLICY_GRADIENT, replace, some_samples, write_tiny_model
+from tests.learn.parts import KL_PENALTY, POLICY_GRADIENT, replace, some_samples, write_tiny_model
 
 from posttrain.core.protocols import StageSpec
 from posttrain.core.types import Sample
@@ -16,7 +16,7 @@ torch.set_num_threads(1)
 
 NUM_STEPS = 5
 SPEC = StageSpec(
-    {**POLICY_GRADIENT, "kl_coefficient": 0.1},
+    [POLICY_GRADIENT, KL_PENALTY],
     {"learning_rate": 1e-2, "warmup_steps": 2, "schedule": "cosine", "weight_decay": 0.1},
     total_steps=NUM_STEPS,
     keep_reference=True,
@@ -67,7 +67,7 @@ def test_resumed_run_equals_the_run_that_was_not_interrupted(model: Path, tmp_pa
 
 def test_full_precision_goes_on_into_the_next_stage(model: Path, tmp_path: Path) -> None:
     """Steps too small for bfloat16 to show must not be lost between two stages, nor by a resume between them."""
-    tiny = StageSpec(POLICY_GRADIENT, {"learning_rate": 1e-5}, total_steps=3)
+    tiny = StageSpec([POLICY_GRADIENT], {"learning_rate": 1e-5}, total_steps=3)
     trainer = Trainer(model, dtype="bfloat16")
     start = trainer._memory.state.master.clone()
     trainer.begin_stage(tiny)

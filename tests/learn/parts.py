@@ -20,6 +20,9 @@ from posttrain.learn.trainer import Trainer
 VOCABULARY = 40
 POLICY_GRADIENT = {"name": "clipped_policy_gradient"}
 SUPERVISED = {"name": "supervised"}
+KL_PENALTY = {"name": "kl_penalty", "coefficient": 0.1}
+ENTROPY_BONUS = {"name": "entropy_bonus", "coefficient": 0.1}
+VALUE = {"name": "value", "coefficient": 0.5}
 
 
 def write_tiny_model(folder: Path, **config: Any) -> Path:
@@ -94,11 +97,34 @@ def some_samples() -> list[Sample]:
     return samples
 
 
-def watching_trainer(folder: Path, loss: dict[str, Any], *, dtype: str = "float64", **options: Any) -> Trainer:
+def judged(samples: Sequence[Sample]) -> list[Sample]:
+    """The same with a critic's old values and returns, both random."""
+    found = []
+    for number, s in enumerate(samples):
+        draw = np.random.default_rng([number, len(s.tokens)])
+        values, returns = draw.normal(size=(2, len(s.tokens))).astype(np.float32)
+        found.append(replace(s, values=values, returns=returns))
+    return found
+
+
+def stage_of(*losses: dict[str, Any], keep_reference: bool = False, **options: Any) -> StageSpec:
+    """A stage of 100 steps whose losses are added up; `options` are the optimizer's."""
+    return StageSpec(list(losses), options, total_steps=100, keep_reference=keep_reference)
+
+
+def watching_trainer(folder: Path, *losses: dict[str, Any], dtype: str = "float64", **options: Any) -> Trainer:
     """Takes steps that change nothing (learning rate 0), so that its gradient can be looked at again and again."""
     trainer = Trainer(folder, dtype=dtype, **options)
-    trainer.begin_stage(StageSpec(loss, {"learning_rate": 0.0, "max_grad_norm": 0.0}, total_steps=1))
+    trainer.begin_stage(stage_of(*losses, learning_rate=0.0, max_grad_norm=0.0))
+    speak(trainer)
     return trainer
+
+
+def speak(trainer: Trainer) -> None:
+    """A critic, where there is one, says other things than 0, as it does once it is trained."""
+    critic = trainer._policy.critic
+    if critic is not None:
+        critic.weight.data.copy_(torch.linspace(-0.5, 0.7, critic.weight.numel())[None])
 
 
 def gradient(trainer: Trainer, samples: Sequence[Sample], layout: LayoutOptions | None = None) -> torch.Tensor:

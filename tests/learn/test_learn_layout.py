@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.learn.parts import sample, some_samples
 
 from posttrain.core.types import Sample
-from posttrain.learn.layout import LayoutOptions, MicroBatch, Tree, layout
+from posttrain.learn.layout import DENSE_POSITIONS, MICRO_BATCH_OVERHEAD, LayoutOptions, MicroBatch, Tree, layout
 
 PROMPT = list(range(10))
 
@@ -59,6 +59,42 @@ def test_samples_without_a_trainable_token_are_nowhere() -> None:
     samples = [sample(PROMPT, [1, 2], name="empty", trainable=[False, False]), *group(3)]
     assert [span.sample for tree in trees(layout(samples, 1, LayoutOptions())) for span in tree.spans] == [1]
     assert layout(samples[:1], 3, LayoutOptions()) == [[], [], []]
+
+
+LONG = 3 * DENSE_POSITIONS
+
+
+def test_short_samples_beside_a_long_one_keep_to_the_budget() -> None:
+    samples = [*group(LONG, name="long"), *(s for i in range(60) for s in group(200, name=f"g{i}"))]
+    options = LayoutOptions(micro_batch_tokens=1024)
+    lengths = [
+        len(batch) * max(sum(t.length for t in row) for row in batch) for batch in layout(samples, 1, options)[0]
+    ]
+    assert max(lengths) == LONG + len(PROMPT) - 1
+    assert sorted(lengths)[-2] <= 1024
+
+
+def test_long_prefix_is_shared_where_it_makes_no_pass_longer_than_the_longest_sample() -> None:
+    prompt = [1] * LONG
+    samples = [sample(prompt, [2] * n, name=f"{n}", group="g") for n in (400, 190, 180)]
+    plan = layout(samples, 1, LayoutOptions())
+    assert [[span.sample for span in tree.spans] for tree in trees(plan)] == [[0], [1, 2]]
+
+
+def test_attention_in_parts_costs_the_pairs_that_see_each_other() -> None:
+    """Four siblings in one row: dense attention over it would cost far more than what they see."""
+    samples = [sample([1] * 1000, [2] * 1001, name=f"{i}", group="g") for i in range(4)]
+    options = LayoutOptions(micro_batch_tokens=8192, row_tokens=8192)
+    ((batch,),) = layout(samples, 1, options)
+    assert trees([[batch]])[0].num_pairs == 1000**2 / 2 + 4 * (1000 * 1000 + 1000**2 / 2)
+    assert options.cost(batch) == 5000 + 6_500_000 / (3 * 576) + MICRO_BATCH_OVERHEAD
+
+
+@pytest.mark.parametrize("longest", [100, 400, DENSE_POSITIONS // 2])
+def test_short_samples_stay_under_a_dense_mask(longest: int) -> None:
+    samples = [s for i in range(6) for s in group(*[longest - len(PROMPT)] * 8, name=f"g{i}")]
+    rows = [row for batch in layout(samples, 1, LayoutOptions(hidden_size=100_000))[0] for row in batch]
+    assert max(sum(tree.length for tree in row) for row in rows) <= DENSE_POSITIONS
 
 
 @settings(max_examples=40, deadline=None)

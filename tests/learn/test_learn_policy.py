@@ -7,10 +7,13 @@ from typing import Any
 
 import pytest
 import torch
-from tests.learn.parts import VOCABULARY, write_tiny_model
+from tests.learn.parts import VOCABULARY, some_samples, write_tiny_model
 
 from posttrain.core.errors import ConfigError, ModelError
-from posttrain.learn.policy import Policy, compute_dtype
+from posttrain.learn import layout as layouts
+from posttrain.learn.layout import LayoutOptions
+from posttrain.learn.pack import collate
+from posttrain.learn.policy import Policy, compute_dtype, wide_dtype
 
 
 def write(folder: Path, config: Any, model_type: Any) -> Path:
@@ -72,6 +75,72 @@ def test_model_that_ignores_the_mask_is_refused(tiny_model: Path, monkeypatch: p
     )
     with pytest.raises(ModelError, match="attention masks and positions of packed rows; llama"):
         Policy(tiny_model, torch.float32)
+
+
+def test_model_that_lets_nobody_replace_its_attention_is_refused(tmp_path: Path) -> None:
+    from transformers import FalconConfig, FalconForCausalLM
+
+    config = FalconConfig(vocab_size=VOCABULARY, hidden_size=16, num_hidden_layers=1, num_attention_heads=4)
+    with pytest.raises(ModelError, match=r"falcon in .* lets nobody replace its attention"):
+        Policy(write(tmp_path, config, FalconForCausalLM), torch.float32)
+
+
+def test_model_that_ignores_the_parts_is_refused(tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = Policy.hidden_states
+
+    def ignoring(self: Policy, tokens: torch.Tensor, positions: torch.Tensor, mask: Any) -> torch.Tensor:
+        return plain(self, tokens, positions, mask if mask is not None and mask.is_floating_point() else None)
+
+    monkeypatch.setattr(Policy, "hidden_states", ignoring)
+    with pytest.raises(ModelError, match="attention in parts over packed rows; llama"):
+        Policy(tiny_model, torch.float32)
+
+
+def test_context_ends_with_the_sliding_window(tmp_path: Path) -> None:
+    from transformers import MistralConfig, MistralForCausalLM
+
+    folder = write(tmp_path, MistralConfig(**SMALL, sliding_window=24), MistralForCausalLM)
+    assert Policy(folder, torch.float32).max_context == 24
+
+
+@pytest.mark.parametrize("in_parts", [False, True], ids=["dense", "in_parts"])
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32", "float64"])
+def test_recomputation_changes_no_bit_and_keeps_less(
+    tiny_model: Path, dtype: str, in_parts: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if in_parts:
+        monkeypatch.setattr(layouts, "DENSE_POSITIONS", 0)
+    plain, kept = logprobs_entropy_and_gradients(Policy(tiny_model, compute_dtype(dtype)))
+    again, kept_by_recomputing = logprobs_entropy_and_gradients(
+        Policy(tiny_model, compute_dtype(dtype), recompute=True)
+    )
+    assert all(torch.equal(one, other) for one, other in zip(plain, again, strict=True))
+    assert kept_by_recomputing < kept / 2
+
+
+def logprobs_entropy_and_gradients(policy: Policy) -> tuple[list[torch.Tensor], int]:
+    """Of a packed row; and the number of elements that were kept for the backward pass."""
+    ((micro_batch,),) = layouts.layout(some_samples(), 1, LayoutOptions(row_tokens=128))
+    batch = collate(some_samples(), micro_batch, wide_dtype(policy.dtype))
+    kept: list[int] = []
+
+    def keep(tensor: torch.Tensor) -> torch.Tensor:
+        kept.append(tensor.numel())
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        logprobs, entropy = policy.logprobs(batch, with_entropy=True)
+    assert entropy is not None
+    torch.autograd.backward((logprobs + 0.1 * entropy).sum())
+    return [logprobs, entropy, *(parameter.grad for parameter in policy.model.parameters())], sum(kept)
+
+
+def test_model_without_layers_known_to_compute_again_is_refused(
+    tiny_model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("transformers.modeling_layers.GradientCheckpointingLayer", torch.nn.Bilinear)
+    with pytest.raises(ModelError, match="has no layers that are known to compute again alike"):
+        Policy(tiny_model, torch.float32, recompute=True)
 
 
 def test_folder_without_a_model_is_refused(tmp_path: Path) -> None:

@@ -11,24 +11,28 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from tests.learn.parts import (
+    ENTROPY_BONUS,
+    KL_PENALTY,
     POLICY_GRADIENT,
     SUPERVISED,
     replace,
     run_ranks,
     sample,
     some_samples,
+    stage_of,
+    watching_trainer,
     weights,
     write_tiny_model,
 )
 
 from posttrain.core.errors import ConfigError, ModelError, NonFiniteError, StoreError, UnknownNameError, UserError
 from posttrain.core.fingerprint import folder_fingerprint
-from posttrain.core.protocols import StageSpec
+from posttrain.core.protocols import StageSpec, StepControls
 from posttrain.learn.trainer import Trainer
 
 
-def stage(loss: dict[str, Any] = SUPERVISED, *, keep_reference: bool = False, **options: Any) -> StageSpec:
-    return StageSpec(loss, {"learning_rate": 1e-2, **options}, total_steps=100, keep_reference=keep_reference)
+def stage(*losses: dict[str, Any], keep_reference: bool = False, **options: Any) -> StageSpec:
+    return stage_of(*(losses or (SUPERVISED,)), keep_reference=keep_reference, **{"learning_rate": 1e-2, **options})
 
 
 @pytest.fixture
@@ -76,8 +80,46 @@ def test_unknown_loss_and_option_are_refused_and_the_old_stage_stays(trainer: Tr
     with pytest.raises(UnknownNameError, match="did you mean 'supervised'"):
         trainer.begin_stage(stage({"name": "supervise"}))
     with pytest.raises(ConfigError, match="learning_rates"):
-        trainer.begin_stage(StageSpec(SUPERVISED, {"learning_rates": 1.0}, total_steps=1))
+        trainer.begin_stage(StageSpec([SUPERVISED], {"learning_rates": 1.0}, total_steps=1))
     assert trainer.step(some_samples()).num_loss_tokens > 0
+
+
+def test_stage_adds_up_its_losses_and_reports_each(trainer: Trainer) -> None:
+    trainer.begin_stage(stage(POLICY_GRADIENT, KL_PENALTY, ENTROPY_BONUS, learning_rate=0.0))
+    metrics = trainer.step(some_samples())
+    terms = [metrics.values[name] for name in ("policy_loss", "kl_loss", "entropy_loss")]
+    assert all(terms)
+    assert metrics.loss == pytest.approx(sum(terms))
+
+
+def test_factor_of_a_step_scales_one_losses_term_and_its_gradient(tiny_model: Path) -> None:
+    trainer = watching_trainer(tiny_model, SUPERVISED, ENTROPY_BONUS)
+    once, none, thrice = (
+        (trainer.step(some_samples(), StepControls(loss_factors={"entropy_bonus": factor})), found(trainer))
+        for factor in (1.0, 0.0, 3.0)
+    )
+    assert thrice[0].values["entropy_loss"] == pytest.approx(3 * once[0].values["entropy_loss"])
+    assert thrice[0].values["negative_log_likelihood"] == once[0].values["negative_log_likelihood"]
+    assert torch.allclose(thrice[1] - none[1], 3 * (once[1] - none[1]), rtol=0, atol=1e-6)
+    assert (once[1] - none[1]).abs().max() > 1e-3
+
+
+def found(trainer: Trainer) -> torch.Tensor:
+    return trainer._memory.gradients[0].clone()
+
+
+def test_factor_of_a_loss_that_the_stage_does_not_have_is_refused(trainer: Trainer) -> None:
+    with pytest.raises(ConfigError, match="no loss of this stage 'entropy_bonus'"):
+        trainer.step(some_samples(), StepControls(loss_factors={"entropy_bonus": 2.0}))
+
+
+def test_further_updates_of_a_step_take_its_rate_and_do_not_move_the_schedule_on(trainer: Trainer) -> None:
+    trainer.begin_stage(stage(schedule="linear"))
+    further = StepControls(further_update=True)
+    halved = StepControls(learning_rate_factor=0.5)
+    controls = [StepControls(), further, further, StepControls(), halved]
+    rates = [trainer.step(some_samples(), control).learning_rate for control in controls]
+    assert rates == pytest.approx([1e-2, 1e-2, 1e-2, 0.99e-2, 0.49e-2])
 
 
 def test_sample_longer_than_the_context_is_refused(trainer: Trainer) -> None:
@@ -111,8 +153,22 @@ def test_reference_that_was_not_kept_is_a_sentence(trainer: Trainer) -> None:
         trainer.logprobs(some_samples(), reference=True)
 
 
+def test_refreshed_reference_is_the_policy_as_it_is_now(trainer: Trainer) -> None:
+    trainer.begin_stage(stage(keep_reference=True))
+    trainer.step(some_samples())
+    before = trainer.logprobs(some_samples(), reference=True)
+    trainer.refresh_reference()
+    now, kept = trainer.logprobs(some_samples()), trainer.logprobs(some_samples(), reference=True)
+    for old, policy, reference in zip(before, now, kept, strict=True):
+        assert np.array_equal(policy, reference)
+        assert not np.array_equal(old, reference)
+    trainer.begin_stage(stage())
+    with pytest.raises(UserError, match="keep_reference = true"):
+        trainer.refresh_reference()
+
+
 def test_loss_that_needs_a_reference_refuses_samples_without(trainer: Trainer) -> None:
-    trainer.begin_stage(stage({**POLICY_GRADIENT, "kl_coefficient": 0.1}))
+    trainer.begin_stage(stage(POLICY_GRADIENT, KL_PENALTY))
     with pytest.raises(UserError, match="samples came without reference_logprobs"):
         trainer.step([replace(s, reference_logprobs=None) for s in some_samples()])
 

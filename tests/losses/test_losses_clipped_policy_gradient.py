@@ -1,4 +1,4 @@
-"""Clipping, capping and what is reported of them."""
+"""Clipping, dual clipping, capping and what is reported of them."""
 
 from __future__ import annotations
 
@@ -6,34 +6,12 @@ import math
 
 import pytest
 import torch
+from tests.losses.loss_parts import inputs, replaced, slopes, tensor
 
-from posttrain.losses.base import Loss, LossInputs, Terms
 from posttrain.losses.clipped_policy_gradient import ClippedPolicyGradient
-from posttrain.losses.supervised import Supervised
-
-
-def inputs(ratios: list[float], advantages: list[float], *, entropy: bool = False) -> LossInputs:
-    count = len(ratios)
-    trainer = torch.full((count,), -2.0, dtype=torch.float64, requires_grad=True)
-    behavior = trainer.detach() - torch.tensor(ratios, dtype=torch.float64).log()
-    return LossInputs(
-        trainer,
-        behavior,
-        torch.tensor(advantages, dtype=torch.float64),
-        torch.zeros(count, dtype=torch.int64),
-        1,
-        entropy=torch.arange(count, dtype=torch.float64) if entropy else None,
-    )
-
-
-def slopes(loss: Loss, given: LossInputs) -> list[float]:
-    """Derivative of each token's term by its own log-prob."""
-    total = torch.stack([term.sum() for term in loss(given).terms.values()]).sum()
-    (gradient,) = torch.autograd.grad(total, given.trainer_logprobs)
-    return [float(value) for value in gradient]
-
 
 LOSS = ClippedPolicyGradient(clip_low=0.2, clip_high=0.3, max_importance_weight=2.0)
+DUAL = ClippedPolicyGradient(clip_low=0.2, clip_high=0.3, dual_clip=3.0, max_importance_weight=0.0)
 
 
 @pytest.mark.parametrize(
@@ -55,67 +33,50 @@ def test_slope_of_a_token(ratio: float, advantage: float, slope: float) -> None:
     assert slopes(LOSS, inputs([ratio], [advantage])) == pytest.approx([slope], rel=1e-9)
 
 
+@pytest.mark.parametrize(
+    ("ratio", "advantage", "slope", "value"),
+    [
+        (2.9, -2.0, 5.8, 5.8),  # bad, more likely, but not beyond the bound
+        (3.1, -2.0, 0.0, 6.0),  # beyond: no push, and the value stays
+        (1e6, -2.0, 0.0, 6.0),
+        (3.1, 2.0, 0.0, -2.6),  # a good token is stopped by the upper bound, not by the dual one
+        (0.5, -2.0, 0.0, 1.6),
+        (0.5, 2.0, -1.0, -1.0),
+    ],
+)
+def test_dual_clip_stops_bad_tokens_that_became_far_too_likely(
+    ratio: float, advantage: float, slope: float, value: float
+) -> None:
+    given = inputs([ratio], [advantage])
+    assert slopes(DUAL, given) == pytest.approx([slope], rel=1e-9)
+    assert DUAL(given).terms["policy_loss"].tolist() == pytest.approx([value])
+    assert DUAL(given).metrics["clipped_share"].tolist() == [float(slope == 0.0)]
+
+
 def test_value_is_the_clipped_surrogate() -> None:
     terms = LOSS(inputs([1.0, 1.5, 0.5, 5.0], [2.0, 1.0, -1.0, -1.0])).terms
     assert terms["policy_loss"].tolist() == pytest.approx([-2.0, -1.3, 0.8, 2.0])
 
 
 def test_infinitely_unlikely_token_stays_finite() -> None:
-    given = inputs([1.0], [-1.0])
-    far = LossInputs(given.trainer_logprobs, torch.tensor([-1e6]).double(), given.advantages, given.segments, 1)
-    out = LOSS(far)
+    out = LOSS(replaced(inputs([1.0], [-1.0]), behavior_logprobs=tensor([-1e6])))
     for values in (*out.terms.values(), *out.metrics.values(), *out.maxima.values()):
         assert torch.isfinite(values).all()
 
 
-def test_metrics_say_what_was_clipped_capped_and_how_far_the_policies_are_apart() -> None:
-    out = LOSS(inputs([1.0, 1.5, 5.0], [1.0, 1.0, -1.0], entropy=True))
+def test_metrics_say_what_was_clipped_and_capped() -> None:
+    out = LOSS(inputs([1.0, 1.5, 5.0], [1.0, 1.0, -1.0]))
     assert out.metrics["clipped_share"].tolist() == [0.0, 1.0, 0.0]
     assert out.metrics["capped_share"].tolist() == [0.0, 0.0, 1.0]
-    assert out.metrics["importance_ratio"].tolist() == pytest.approx([1.0, 1.5, 5.0])
-    assert out.metrics["mismatch"].tolist() == pytest.approx([0.0, math.log(1.5), math.log(5.0)])
-    assert out.metrics["mismatch_kl"].tolist() == pytest.approx([r - 1 - math.log(r) for r in (1.0, 1.5, 5.0)])
-    assert out.metrics["entropy"].tolist() == [0.0, 1.0, 2.0]
-    assert "kl" not in out.metrics
-    assert not any(values.requires_grad for values in (*out.metrics.values(), *out.maxima.values()))
-
-
-def test_kl_is_reported_wherever_a_reference_is_given() -> None:
-    given = inputs([1.0], [1.0])
-    beside = LossInputs(
-        given.trainer_logprobs, given.behavior_logprobs, given.advantages, given.segments, 1,
-        reference_logprobs=given.trainer_logprobs.detach() - 1.0,
-    )  # fmt: skip
-    assert ClippedPolicyGradient(kl_estimator="k1")(beside).metrics["kl"].tolist() == [1.0]
-    assert "kl_loss" not in ClippedPolicyGradient()(beside).terms
-    weighted = ClippedPolicyGradient(kl_coefficient=0.5, kl_estimator="k1")(beside)
-    assert weighted.terms["kl_loss"].tolist() == [0.5]
+    assert "capped_share" not in DUAL(inputs([1.0], [1.0])).metrics
 
 
 @pytest.mark.parametrize(
     "options",
-    [{"clip_low": 0.0}, {"clip_low": 1.5}, {"clip_high": 0.0}, {"max_importance_weight": 0.5}, {"kl_coefficient": -1.0},
-     {"kl_coefficient": math.nan}],
+    [{"clip_low": 0.0}, {"clip_low": 1.5}, {"clip_high": 0.0}, {"max_importance_weight": 0.5}, {"dual_clip": 1.0},
+     {"dual_clip": math.nan}, {"clip_high": math.nan}],
     ids=str,
 )  # fmt: skip
 def test_impossible_options_are_refused(options: dict[str, float]) -> None:
     with pytest.raises(ValueError, match=next(iter(options))):
-        ClippedPolicyGradient(**options)  # type: ignore[arg-type]
-
-
-def test_supervised_ignores_advantages_and_behaviour() -> None:
-    given = inputs([3.0, 0.1], [5.0, -5.0], entropy=True)
-    out: Terms = Supervised()(given)
-    assert out.terms["negative_log_likelihood"].tolist() == [2.0, 2.0]
-    assert slopes(Supervised(), given) == [-1.0, -1.0]
-    assert not Supervised().needs_reference
-
-
-def test_no_tokens_give_empty_terms() -> None:
-    for loss in (LOSS, Supervised()):
-        assert all(len(term) == 0 for term in loss(inputs([], [])).terms.values())
-
-
-def test_built_in_losses_follow_the_seam() -> None:
-    assert isinstance(LOSS, Loss)
-    assert isinstance(Supervised(), Loss)
+        ClippedPolicyGradient(**options)

@@ -127,7 +127,7 @@ def rl_values(step: int, steps: int) -> dict[str, float]:
         "grad_norm": 0.4 + noise.random() / 10,
         "learning_rate": 2e-5,
         "num_loss_tokens": 3000.0,
-        "mismatch_mean": 0.008 + noise.random() / 500,
+        "mismatch": 0.008 + noise.random() / 500,
         "mismatch_max": 0.4 + noise.random() / 10,
         "kl": 0.02 * progress + noise.random() / 500,
         "clipped_share": 0.01,

@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 from posttrain.core.errors import ConfigError
-from posttrain.run.config import RlStage, SftStage
+from posttrain.run.config import SftStage
 from posttrain.run.load import dump, load, parse
+from posttrain.run.rl_stage import RlStage
 
 TEXT = """
 model = "seedling"

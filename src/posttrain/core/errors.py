@@ -68,5 +68,9 @@ class StorageFullError(StoreError):
     """The disk is full; what was finished before stays whole."""
 
 
+class StoppedByRuleError(PosttrainError):
+    """A rule over the run's own metrics ended it; the last checkpoint stands."""
+
+
 class NonFiniteError(PosttrainError):
     """A loss, gradient or score was NaN or infinite."""

@@ -15,6 +15,7 @@ from typing import Protocol, runtime_checkable
 
 from posttrain.core.sandboxing import CallResult, RunResult, SandboxLimits, TestResult
 from posttrain.core.types import (
+    Annotations,
     FloatArray,
     Group,
     IntArray,
@@ -224,8 +225,22 @@ class Domain(Protocol):
 class Advantage(Protocol):
     """Credit: scored groups → one advantage for each token. Pure; sees the whole step, where it must whiten."""
 
-    def __call__(self, groups: Sequence[Group]) -> list[list[FloatArray]]:
+    @property
+    def needs_values(self) -> bool:
+        """Whether `annotations.values` must be given: the learner then has a critic."""
+        ...
+
+    def __call__(self, groups: Sequence[Group], annotations: Annotations) -> list[list[FloatArray]]:
         """`[P][G]` arrays of `[T]`, 0 where the policy did not sample; unscored trajectories are all 0."""
+        ...
+
+
+@runtime_checkable
+class ValueTargets(Protocol):
+    """An advantage that also says what the critic is to predict."""
+
+    def value_targets(self, groups: Sequence[Group], annotations: Annotations) -> list[list[FloatArray]]:
+        """`[P][G]` arrays of `[T]`: the return from each sampled token on."""
         ...
 
 
@@ -233,13 +248,28 @@ class Advantage(Protocol):
 class StageSpec:
     """What a learner is told when a stage begins: plain data, so that it crosses to another process."""
 
-    loss: Mapping[str, Json]
-    """`{"name": …, options…}` of a component of kind "loss"."""
+    losses: Sequence[Mapping[str, Json]]
+    """`{"name": …, options…}` of components of kind "loss": their terms are added."""
     optimizer: Mapping[str, Json]
     """Fields of `learn.optimizer.OptimizerOptions`."""
     total_steps: int
     keep_reference: bool = False
     """Whether the weights at the stage's begin are kept as the reference policy."""
+
+
+@dataclass(frozen=True)
+class StepControls:
+    """What may change from one update to the next; the default changes nothing."""
+
+    learning_rate_factor: float = 1.0
+    """On top of the schedule."""
+    loss_factors: Mapping[str, float] = field(default_factory=dict)
+    """Factors of single losses' terms, by the loss's name."""
+    further_update: bool = False
+    """One more update of the step before it: the schedule does not move on."""
+
+
+UNCHANGED = StepControls()
 
 
 @dataclass(frozen=True)
@@ -262,8 +292,16 @@ class Learner(Protocol):
 
     async def begin_stage(self, spec: StageSpec) -> None: ...
 
-    async def step(self, samples: Sequence[Sample]) -> StepMetrics:
-        """One optimizer step over all of `samples`, normalised by their global loss weight (law L2)."""
+    async def step(self, samples: Sequence[Sample], controls: StepControls = UNCHANGED) -> StepMetrics:
+        """One optimizer step over all of `samples`, normalised by their one global denominator (law L2)."""
+        ...
+
+    async def values(self, samples: Sequence[Sample]) -> list[FloatArray]:
+        """The critic's, before each of each sample's trainable tokens; `[T]`, 0 elsewhere."""
+        ...
+
+    async def refresh_reference(self) -> None:
+        """The present weights become the reference policy."""
         ...
 
     async def logprobs(self, samples: Sequence[Sample], *, reference: bool = False) -> list[FloatArray]:

@@ -265,11 +265,15 @@ class Sample:
     loss_weights: FloatArray  # [T], any reduction is expressed here; 1 is the plain token mean
     versions: IntArray  # [T]
     reference_logprobs: FloatArray | None = None  # [T]
+    values: FloatArray | None = None  # [T], the critic's before this step's updates: expected return before each token
+    returns: FloatArray | None = None  # [T], what the critic is to predict
     temperature: float = 1.0
     """Of the distribution sampled from: the trainer divides its logits by it (law L16)."""
+    denominator: float | None = None
+    """What the sample adds to the step's one denominator; None: the sum of its loss weights, a weighted token mean."""
 
     def __post_init__(self) -> None:
-        optional = [] if self.reference_logprobs is None else [self.reference_logprobs]
+        optional = [array for array in (self.reference_logprobs, self.values, self.returns) if array is not None]
         fields = [self.trainable, self.behavior_logprobs, self.advantages, self.loss_weights, self.versions]
         if any(len(array) != len(self.tokens) for array in [*fields, *optional]):
             raise ValueError(f"sample {self.trajectory_id}/{self.segment}: fields differ in length")
@@ -279,6 +283,31 @@ class Sample:
     @property
     def num_loss_tokens(self) -> int:
         return int(self.trainable.sum())
+
+    @property
+    def weight(self) -> float:
+        """Its share of the step's denominator; 0 where nothing of it is trained (law L4)."""
+        if self.num_loss_tokens == 0:
+            return 0.0
+        if self.denominator is not None:
+            return self.denominator
+        return float(self.loss_weights[self.trainable].sum(dtype=np.float64))
+
+
+@dataclass(frozen=True)
+class Annotations:
+    """What credit needs of the models, by trajectory id: `[T]` each, 0 where the policy did not sample.
+
+    A mapping is empty where nobody asked for it.
+    """
+
+    values: Mapping[str, FloatArray] = field(default_factory=dict)
+    """The critic's, before each token."""
+    policy_logprobs: Mapping[str, FloatArray] = field(default_factory=dict)
+    """Of the trainer's weights before the update."""
+    reference_logprobs: Mapping[str, FloatArray] = field(default_factory=dict)
+    kl_in_reward: float = 0.0
+    """What a nat of KL to the reference costs in the reward; 0: nothing, and no reference is needed."""
 
 
 @dataclass(frozen=True)

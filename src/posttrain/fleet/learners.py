@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from posttrain.core.protocols import StageSpec, StepMetrics
+from posttrain.core.protocols import UNCHANGED, StageSpec, StepControls, StepMetrics
 from posttrain.core.types import FloatArray, Sample
 from posttrain.fleet.host import Host
 
@@ -28,16 +28,26 @@ class LearnerGroup:
     async def begin_stage(self, spec: StageSpec) -> None:
         await self._all("begin_stage", spec)
 
-    async def step(self, samples: Sequence[Sample]) -> StepMetrics:
-        metrics: StepMetrics = (await self._all("step", list(samples)))[0]
+    async def step(self, samples: Sequence[Sample], controls: StepControls = UNCHANGED) -> StepMetrics:
+        metrics: StepMetrics = (await self._all("step", list(samples), controls))[0]
         return metrics
 
     async def logprobs(self, samples: Sequence[Sample], *, reference: bool = False) -> list[FloatArray]:
+        return await self._shared("logprobs", samples, reference=reference)
+
+    async def values(self, samples: Sequence[Sample]) -> list[FloatArray]:
+        return await self._shared("values", samples)
+
+    async def refresh_reference(self) -> None:
+        await self._all("refresh_reference")
+
+    async def _shared(self, method: str, samples: Sequence[Sample], **options: Any) -> list[FloatArray]:
+        """Each rank answers for its part of the samples."""
         size = -(-len(samples) // len(self._ranks))
         parts = [list(samples[start : start + size]) for start in range(0, len(samples), size)] if samples else []
         answers = await asyncio.gather(
             *(
-                rank.call("logprobs", part, reference=reference)
+                rank.call(method, part, **options)
                 for rank, part in zip(self._ranks, parts, strict=False)  # fewer parts than ranks: the last ones idle
             )
         )

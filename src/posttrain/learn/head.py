@@ -23,9 +23,10 @@ once for each such block."""
 def head_logprobs(
     hidden: Tensor, weight: Tensor, targets: Tensor, temperatures: Tensor, *, with_entropy: bool
 ) -> tuple[Tensor, Tensor | None]:
-    """`[N]` log-probs of `targets` under softmax(hidden · weightᵀ / temperature), and the entropy without gradient.
+    """`[N]` log-probs of `targets` under softmax(hidden · weightᵀ / temperature), and that distribution's entropy.
 
-    `hidden` [N, H] and `weight` [V, H] are of the model's dtype; results are float32, or float64 for a float64 model.
+    Both have gradients; an entropy (in nats) that no loss uses costs nothing in the backward pass. `hidden` [N, H] and
+    `weight` [V, H] are of the model's dtype; results are float32, or float64 for a float64 model.
     """
     assert hidden.shape[0] == targets.shape[0] == temperatures.shape[0], "one target and temperature per hidden state"
     logprobs, entropy = _HeadLogprobs.apply(  # type: ignore[no-untyped-call]
@@ -57,6 +58,27 @@ class _Softmax:
         probabilities = torch.exp(table, out=self._scaled[: len(table)])
         return (probabilities.mul_(table)).sum(-1)
 
+    def gradient(self, rows: slice, targets: Tensor, scale: Tensor) -> Tensor:
+        """`[rows, V]` of the logits, valid until the next call; `scale` [rows, 1] is the gradient over temperature.
+
+        d logprob / d logit = (one at the target − probability) / temperature.
+        """
+        probabilities = self(rows).exp_()
+        probabilities.scatter_add_(1, targets, torch.full_like(scale, -1.0))
+        return probabilities.mul_(-scale)
+
+    def gradient_with_entropy(self, rows: slice, targets: Tensor, scale: Tensor, entropy_scale: Tensor) -> Tensor:
+        """The same, and d entropy / d logit = −probability · (log-probability + entropy) / temperature.
+
+        The entropy is that of these very log-probs, so that its gradient sums to 0 over the vocabulary in any dtype.
+        """
+        table = self(rows)
+        entropy = -self.negative_entropy(table)[:, None]
+        probabilities = torch.exp(table, out=self._scaled[: len(table)])
+        table.add_(entropy).mul_(entropy_scale).add_(scale)
+        gradient = probabilities.mul_(table).neg_()
+        return gradient.scatter_add_(1, targets, scale)
+
 
 class _HeadLogprobs(torch.autograd.Function):
     @staticmethod
@@ -64,6 +86,7 @@ class _HeadLogprobs(torch.autograd.Function):
         ctx: Any, hidden: Tensor, weight: Tensor, targets: Tensor, temperatures: Tensor, with_entropy: bool
     ) -> tuple[Tensor, Tensor]:
         ctx.save_for_backward(hidden, weight, targets, temperatures)
+        ctx.set_materialize_grads(False)  # None is what tells that the entropy is not used
         logprobs, entropy = torch.empty_like(temperatures), torch.zeros_like(temperatures)
         wide = temperatures.dtype
         softmax = _Softmax(hidden.to(wide), weight.to(wide), temperatures)
@@ -72,22 +95,26 @@ class _HeadLogprobs(torch.autograd.Function):
             logprobs[rows] = table.gather(1, targets[rows, None]).squeeze(1)
             if with_entropy:
                 entropy[rows] = -softmax.negative_entropy(table)
-        ctx.mark_non_differentiable(entropy)
+        if not with_entropy:
+            ctx.mark_non_differentiable(entropy)
         return logprobs, entropy
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
         hidden, weight, targets, temperatures = ctx.saved_tensors
-        scale = (gradients[0] / temperatures)[:, None]
+        of_logprobs = gradients[0] if gradients[0] is not None else torch.zeros_like(temperatures)
+        scale = (of_logprobs / temperatures)[:, None]
+        entropy_scale = None if gradients[1] is None else (gradients[1] / temperatures)[:, None]
         hidden_gradient, weight_gradient = torch.empty_like(hidden), torch.zeros_like(weight)
         logits_gradient = torch.empty((min(GRADIENT_ROWS, len(targets)), len(weight)), dtype=weight.dtype)
         softmax = _Softmax(hidden, weight, temperatures)
         for block in _blocks(0, len(targets), GRADIENT_ROWS):
             for rows in _blocks(block.start, block.stop, SOFTMAX_ROWS):
-                # d logprob / d logit = (one at the target − probability) / temperature
-                probabilities = softmax(rows).exp_()
-                probabilities.scatter_add_(1, targets[rows, None], torch.full_like(scale[rows], -1.0))
-                logits_gradient[rows.start - block.start : rows.stop - block.start] = probabilities.mul_(-scale[rows])
+                logits_gradient[rows.start - block.start : rows.stop - block.start] = (
+                    softmax.gradient(rows, targets[rows, None], scale[rows])
+                    if entropy_scale is None
+                    else softmax.gradient_with_entropy(rows, targets[rows, None], scale[rows], entropy_scale[rows])
+                )
             gradient = logits_gradient[: block.stop - block.start]
             torch.mm(gradient, weight, out=hidden_gradient[block])
             weight_gradient.addmm_(gradient.t(), hidden[block])

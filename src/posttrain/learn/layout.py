@@ -17,6 +17,8 @@ from posttrain.core.types import Sample
 
 MICRO_BATCH_OVERHEAD = 64
 """Positions that one more backward pass costs: the dense gradient of embedding and head, whatever the batch."""
+DENSE_POSITIONS = 2048
+"""Rows of several samples up to this length are attended under a dense mask, longer ones part by part."""
 ROW_FACTORS = (1.0, 1.125, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0, 4.0, 6.0, 8.0)
 """Row lengths that are tried, in lengths of the longest sample."""
 
@@ -52,6 +54,12 @@ class Tree:
     def length(self) -> int:
         return self.prefix + sum(span.completion for span in self.spans)
 
+    @property
+    def num_pairs(self) -> float:
+        """Of a query and a key that it sees."""
+        own = sum(span.completion * (self.prefix + span.completion / 2) for span in self.spans)
+        return self.prefix**2 / 2 + own
+
 
 Row = tuple[Tree, ...]
 MicroBatch = tuple[Row, ...]
@@ -62,7 +70,8 @@ class LayoutOptions:
     micro_batch_tokens: int = 4096
     """Positions of one forward and backward pass, padding included; a longer sample makes a pass of its own."""
     row_tokens: int = 0
-    """Positions of one row; 0 computes what costs least. 1 gives each sample a row and shares nothing."""
+    """Positions of one row, `micro_batch_tokens` at most; 0 computes what costs least. 1 gives each sample a row and
+    shares nothing."""
     hidden_size: int = 576
     """Of the model: what attention costs beside its matrix products."""
 
@@ -70,10 +79,18 @@ class LayoutOptions:
         """In positions: attention over a row of T costs as much as the other products at T = 3 hidden sizes.
 
         Per layer and token the products of a Llama-like block take about 24 h² operations (12 h² weights) and
-        dense attention 4 h T, at about half the speed on a CPU.
+        dense attention 4 h T, at about half the speed on a CPU. In parts, only pairs that see each other cost.
         """
         width = max(map(_row_length, batch))
+        if attends_in_parts(width):
+            num_pairs = sum(tree.num_pairs for row in batch for tree in row)
+            return len(batch) * width + num_pairs / (3.0 * self.hidden_size) + MICRO_BATCH_OVERHEAD
         return len(batch) * width * (1.0 + width / (3.0 * self.hidden_size)) + MICRO_BATCH_OVERHEAD
+
+
+def attends_in_parts(width: int) -> bool:
+    """Whether attention over rows of `width` positions that hold several samples goes part by part."""
+    return width > DENSE_POSITIONS
 
 
 def layout(samples: Sequence[Sample], world_size: int, options: LayoutOptions) -> list[list[MicroBatch]]:
@@ -85,9 +102,15 @@ def layout(samples: Sequence[Sample], world_size: int, options: LayoutOptions) -
     if options.row_tokens:
         widths = {options.row_tokens}
     else:
-        widths = {min(int(longest * factor), max(longest, options.micro_batch_tokens)) for factor in ROW_FACTORS}
+        widths = {min(int(longest * factor), _widest(longest, options)) for factor in ROW_FACTORS}
     plans = [_plan(trees, world_size, width, options) for width in sorted(widths)]
     return min(plans, key=lambda ranks: max(sum(map(options.cost, rank)) for rank in ranks))
+
+
+def _widest(longest: int, options: LayoutOptions) -> int:
+    """Short samples stay under a dense mask: a kernel call for each of many small parts is not what the cost counts."""
+    budget = options.micro_batch_tokens
+    return max(longest, budget if attends_in_parts(2 * longest) else min(budget, DENSE_POSITIONS))
 
 
 def _trees(samples: Sequence[Sample]) -> list[Tree]:
@@ -108,7 +131,10 @@ def _plan(trees: Iterable[Tree], world_size: int, width: int, options: LayoutOpt
         rank = loads.index(min(loads))
         dealt[rank].append(piece)
         loads[rank] += piece.length
-    return [_micro_batches(_rows(pieces, width), options.micro_batch_tokens) for pieces in dealt]
+    return [
+        _micro_batches(_rows(pieces, min(width, options.micro_batch_tokens)), options.micro_batch_tokens)
+        for pieces in dealt
+    ]
 
 
 def _split(tree: Tree, width: int) -> list[Tree]:
@@ -125,7 +151,7 @@ def _split(tree: Tree, width: int) -> list[Tree]:
 
 
 def _rows(trees: Sequence[Tree], width: int) -> list[Row]:
-    """First fit; `trees` come longest first."""
+    """First fit; `trees` come longest first, and one longer than `width` gets a row of its own."""
     rows: list[list[Tree]] = []
     rooms: list[int] = []
     for tree in trees:

@@ -7,13 +7,18 @@ optimizer and knows no loss.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
-from posttrain.core.errors import ConfigError, ModelError
+from posttrain.core.errors import ConfigError, ModelError, UserError
+from posttrain.learn import attention
+from posttrain.learn.critic import add_critic, values_of
 from posttrain.learn.head import head_logprobs
 from posttrain.learn.pack import Batch
 
@@ -31,27 +36,63 @@ def wide_dtype(dtype: torch.dtype) -> torch.dtype:
     return torch.float64 if dtype == torch.float64 else torch.float32
 
 
+@dataclass(frozen=True)
+class Outputs:
+    """Of a batch's `N` targets, at least float32."""
+
+    logprobs: Tensor
+    entropy: Tensor
+    values: Tensor | None
+
+
 class Policy:
     """Wraps the model in `folder`. Its parameters are plain attributes: whoever trains may move their storage."""
 
-    def __init__(self, folder: Path, dtype: torch.dtype) -> None:
-        """Raises `ModelError` for a folder that is no causal language model or one that cannot be packed."""
+    def __init__(self, folder: Path, dtype: torch.dtype, *, recompute: bool = False, critic: bool = False) -> None:
+        """`critic` adds a value head, which says 0 until it is trained. `recompute` keeps each layer's input alone and
+        computes the rest again in the backward pass: the same numbers, bit for bit, in less memory and about a third
+        more time.
+
+        Raises `ModelError` for a folder that is no causal language model or one that cannot be packed.
+        """
         self.folder = folder
         self.dtype = dtype
         self.model = _load(folder, dtype)
         self.hidden_size: int = self.model.get_output_embeddings().weight.shape[1]
-        self.max_context: int = self.model.config.get_text_config().max_position_embeddings
+        self.max_context = _max_context(self.model.config.get_text_config())
+        if recompute:
+            _recompute_layers(self.model, folder)
         _refuse_unfaithful(self)
+        self.critic: nn.Linear | None = add_critic(self.model, self.hidden_size, dtype) if critic else None
+
+    def outputs(self, batch: Batch) -> Outputs:
+        """What losses read of the batch's targets; everything has gradients."""
+        chosen = self._chosen(batch)
+        logprobs, entropy = self._head(chosen, batch, with_entropy=True)
+        assert entropy is not None
+        return Outputs(logprobs, entropy, None if self.critic is None else values_of(self.critic, chosen))
+
+    def values(self, batch: Batch) -> Tensor:
+        """`[N]`, the critic's before each target. Raises `UserError` where there is no critic."""
+        if self.critic is None:
+            raise UserError("values need a critic: give the stage a [critic]")
+        return values_of(self.critic, self._chosen(batch))
 
     def logprobs(self, batch: Batch, *, with_entropy: bool = False) -> tuple[Tensor, Tensor | None]:
-        """`[N]` log-probs of the batch's targets at their temperatures, and the entropy there (no gradient)."""
+        """`[N]` log-probs of the batch's targets at their temperatures, and the entropy there; both have gradients."""
+        return self._head(self._chosen(batch), batch, with_entropy=with_entropy)
+
+    def _chosen(self, batch: Batch) -> Tensor:
+        """`[N, H]`: the hidden states that predict the targets."""
         hidden = self.hidden_states(batch.tokens, batch.positions, batch.attention_mask(self.dtype))
-        chosen = hidden.flatten(0, 1).index_select(0, batch.predict_from)
+        return hidden.flatten(0, 1).index_select(0, batch.predict_from)
+
+    def _head(self, chosen: Tensor, batch: Batch, *, with_entropy: bool) -> tuple[Tensor, Tensor | None]:
         head = self.model.get_output_embeddings().weight
         return head_logprobs(chosen, head, batch.targets, batch.temperatures, with_entropy=with_entropy)
 
     def hidden_states(self, tokens: Tensor, positions: Tensor, mask: Tensor | None) -> Tensor:
-        """`[B, T, H]`, after the last norm."""
+        """`[B, T, H]`, after the last norm; `mask` is one of those that `Batch.attention_mask` gives."""
         output = self.model.base_model(
             input_ids=tokens, attention_mask=mask, position_ids=positions, use_cache=False, return_dict=True
         )
@@ -72,12 +113,35 @@ def _load(folder: Path, dtype: torch.dtype) -> Any:
         )
     except (OSError, ValueError) as error:
         raise ModelError(f"{folder} cannot be loaded for training: {error}") from error
+    attention.register()
+    model.set_attn_implementation(attention.NAME)
+    if model.config.get_text_config()._attn_implementation != attention.NAME:
+        raise ModelError(f"{model.config.model_type} in {folder} lets nobody replace its attention, as long rows need")
     return model.eval().requires_grad_(True)
+
+
+def _max_context(config: Any) -> int:
+    """Beyond a sliding window packed rows, which know none, would see more than the model does."""
+    window: int | None = getattr(config, "sliding_window", None)
+    limit: int = config.max_position_embeddings
+    return limit if window is None else min(limit, window)
+
+
+def _recompute_layers(model: Any, folder: Path) -> None:
+    """Not transformers' own switch: that one works in training mode only, where dropout is on."""
+    from transformers.modeling_layers import GradientCheckpointingLayer
+
+    layers = [module for module in model.modules() if isinstance(module, GradientCheckpointingLayer)]
+    if not layers:
+        raise ModelError(f"{model.config.model_type} in {folder} has no layers that are known to compute again alike")
+    for layer in layers:
+        layer.forward = partial(checkpoint, layer.forward, use_reentrant=False, preserve_rng_state=False)
 
 
 @torch.no_grad()
 def _refuse_unfaithful(policy: Policy) -> None:
-    """Try a tree of 2 + 1 + 2 tokens against its two branches, and our head against the model's own logits.
+    """Try a tree of 2 + 1 + 2 tokens, under a mask and in parts, against its two branches; and our head against the
+    model's own logits.
 
     Sliding windows shorter than this, recurrent layers, position schemes that ignore `position_ids`, and heads that
     scale, cap or shift their logits would make packed training silently wrong.
@@ -91,11 +155,14 @@ def _refuse_unfaithful(policy: Policy) -> None:
     visible[3:, 2] = False
     mask = torch.zeros(1, 1, 5, 5, dtype=policy.dtype).masked_fill_(~visible, -torch.inf)
     packed = policy.hidden_states(ids, restarted, mask)[0]
+    parts = torch.tensor([[0, 0, 3, 0, 3], [0, 3, 5, 0, 2], [0, 3, 5, 3, 5]])
+    in_parts = policy.hidden_states(ids, restarted, parts[None, None])[0]
     branch = ids[:, [0, 1, 3, 4]]
     alone = policy.hidden_states(branch, torch.arange(4)[None], None)[0]
     own = policy.model(input_ids=branch, use_cache=False).logits[0]
     for what, ours, theirs in [
         ("attention masks and positions of packed rows", packed[[0, 1, 3, 4]], alone),
+        ("attention in parts over packed rows", in_parts[[0, 1, 3, 4]], alone),
         ("logits that are hidden states times the head's weights", alone @ head.weight.t(), own),
     ]:
         error = (ours - theirs).float().norm() / theirs.float().norm().clamp_min(1e-30)

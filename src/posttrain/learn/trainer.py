@@ -1,37 +1,40 @@
 """One rank of a learner: samples in, a better policy out.
 
 Every rank is given all samples of a step, computes its share, and leaves with the same weights. The loss is
-Σ loss weight · term over all trainable tokens of the step, divided once by Σ loss weight (law L2), so the result does
-not depend on micro-batches, rows, ranks or order (law L1). It is blind to the algorithm: it owns no prompts, rewards
-or advantages, and writes no logs.
+Σ loss weight · term over all trainable tokens of the step, divided once by the samples' Σ weight (law L2), so the
+result does not depend on micro-batches, rows, ranks or order (law L1). It is blind to the algorithm: it owns no
+prompts, rewards or advantages, and writes no logs.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from posttrain.core.errors import ConfigError, NonFiniteError, UserError
-from posttrain.core.protocols import StageSpec, StepMetrics
-from posttrain.core.registry import build, fill
+from posttrain.core.protocols import UNCHANGED, StageSpec, StepControls, StepMetrics
+from posttrain.core.registry import fill
 from posttrain.core.types import FloatArray, Sample
 from posttrain.learn import checkpoint
+from posttrain.learn.critic import is_critic
 from posttrain.learn.export import export, refuse_renamed
 from posttrain.learn.layout import LayoutOptions, layout
 from posttrain.learn.memory import Memory
+from posttrain.learn.objective import Objective
 from posttrain.learn.optimizer import OptimizerOptions, ShardedAdamW
 from posttrain.learn.pack import Batch, collate
 from posttrain.learn.parameters import FlatParameters
 from posttrain.learn.peers import Peers
 from posttrain.learn.policy import Policy, compute_dtype, wide_dtype
 from posttrain.learn.tally import Tally
-from posttrain.losses.base import Loss, LossInputs
+from posttrain.losses.base import LossInputs, Terms
 
 MAX_IDS_SHOWN = 5
 
@@ -39,7 +42,7 @@ MAX_IDS_SHOWN = 5
 @dataclass
 class _Stage:
     spec: StageSpec
-    loss: Loss
+    objective: Objective
     options: OptimizerOptions
     optimizer: ShardedAdamW
     step: int = 0
@@ -58,17 +61,20 @@ class Trainer:
         rendezvous: str = "",
         row_tokens: int = 0,
         micro_batch_tokens: int = 4096,
+        recompute: bool = False,
+        critic: bool = False,
         peer_timeout_s: float = 600.0,
     ) -> None:
         """`model` is a Hugging Face folder; `rendezvous` a folder of their own that all ranks are given.
 
-        `row_tokens` and `micro_batch_tokens` as in `LayoutOptions`. Raises `ModelError`, `ConfigError`.
+        `row_tokens` and `micro_batch_tokens` as in `LayoutOptions`, `recompute` and `critic` as in `Policy`. Raises
+        `ModelError`, `ConfigError`.
         """
         self._dtype = dtype
-        self._policy = Policy(Path(model), compute_dtype(dtype))
+        self._policy = Policy(Path(model), compute_dtype(dtype), recompute=recompute, critic=critic)
         self._layout = LayoutOptions(micro_batch_tokens, row_tokens, self._policy.hidden_size)
         self._parameters = FlatParameters(self._policy.model)
-        refuse_renamed(self._policy.folder, [slot.name for slot in self._parameters.slots])
+        refuse_renamed(self._policy.folder, [s.name for s in self._parameters.slots if not is_critic(s.name)])
         self._peers = Peers(rank, world_size, rendezvous, peer_timeout_s)
         with self._peers.together():
             self._memory = Memory(self._parameters, self._policy.dtype, self._peers)
@@ -89,34 +95,50 @@ class Trainer:
             self._peers.gather("begin a stage")
         self._stage = stage
 
-    def step(self, samples: Sequence[Sample]) -> StepMetrics:
+    def step(self, samples: Sequence[Sample], controls: StepControls = UNCHANGED) -> StepMetrics:
         """One optimizer step. Raises `NonFiniteError`, `UserError`; the weights are then as before.
 
-        Without any loss weight there is no update and the values say `empty_step` (law L4); the schedule goes on.
+        Without any loss token there is no update and the values say `empty_step` (law L4); the schedule goes on.
         """
         started = time.perf_counter()
-        if self._stage is None:
-            raise UserError("a step needs a stage: call begin_stage first")
-        stage = self._stage
-        self._refuse_too_long(samples)
-        if stage.loss.needs_reference and any(s.reference_logprobs is None for s in samples):
-            raise UserError("the loss compares with a reference, and samples came without reference_logprobs")
-        rate = stage.options.learning_rate_at(stage.step, stage.spec.total_steps)
-        global_weight = sum(float(s.loss_weights[s.trainable].sum(dtype=np.float64)) for s in samples)
+        stage = self._stage_for(samples, controls)
+        global_weight = math.fsum(sample.weight for sample in samples)
+        rate = controls.learning_rate_factor * stage.options.learning_rate_at(
+            max(0, stage.step - controls.further_update), stage.spec.total_steps
+        )
         norm, tally = 0.0, Tally()
         if global_weight != 0.0:
             with self._peers.together():
-                tally = self._backward(stage.loss, samples, global_weight)
+                tally = self._backward(stage.objective, samples, global_weight, controls)
                 norm = stage.optimizer.update(self._memory.gradients, self._memory.weights, rate)
             if not math.isfinite(norm):
                 raise NonFiniteError(f"the gradient's norm is {norm}, of {_listed([s.trajectory_id for s in samples])}")
-        stage.step += 1
+        stage.step += not controls.further_update
         values = tally.values() | {
             "empty_step": float(global_weight == 0.0),
             "samples_without_loss_tokens": float(sum(sample.num_loss_tokens == 0 for sample in samples)),
         }
         wall_s = time.perf_counter() - started
         return StepMetrics(tally.loss, norm, rate, tally.num_loss_tokens, tally.num_computed_tokens, values, wall_s)
+
+    def _stage_for(self, samples: Sequence[Sample], controls: StepControls) -> _Stage:
+        if self._stage is None:
+            raise UserError("a step needs a stage: call begin_stage first")
+        self._refuse_too_long(samples)
+        objective = self._stage.objective
+        objective.check_factors(controls.loss_factors)
+        if objective.needs_reference and any(s.reference_logprobs is None for s in samples):
+            raise UserError("the loss compares with a reference, and samples came without reference_logprobs")
+        if objective.needs_critic and any(s.values is None or s.returns is None for s in samples):
+            raise UserError("the loss trains a critic, and samples came without values and returns")
+        return self._stage
+
+    def refresh_reference(self) -> None:
+        """The present weights become the reference policy. Raises `UserError` where the stage keeps none."""
+        if self._memory.reference is None:
+            raise UserError("no reference policy was kept: begin the stage with keep_reference = true")
+        with self._peers.together():
+            self._memory.keep_reference()
 
     def logprobs(self, samples: Sequence[Sample], *, reference: bool = False) -> list[FloatArray]:
         """`[T]` for each sample: log-probs of its trainable tokens at its temperature, 0 elsewhere.
@@ -132,6 +154,14 @@ class Trainer:
         with self._parameters.bound(memory.reference, back_to=memory.weights):
             return self._logprobs(samples)
 
+    def values(self, samples: Sequence[Sample]) -> list[FloatArray]:
+        """`[T]` for each sample: the critic's value before each trainable token, 0 elsewhere. The ranks do not meet.
+
+        Raises `UserError` where there is no critic.
+        """
+        self._refuse_too_long(samples)
+        return self._of_each_token(samples, self._policy.values)
+
     def export(self, folder: Path) -> str:
         """The policy as a Hugging Face folder in the dtype it computes in; returns its fingerprint (law L17).
 
@@ -142,7 +172,9 @@ class Trainer:
             for name, tensor in self._policy.model.state_dict(keep_vars=True).items()
             if not isinstance(tensor, torch.nn.Parameter)
         }
-        return export(folder, self._policy.folder, {**self._parameters.views(self._memory.weights), **buffers})
+        weights = self._parameters.views(self._memory.weights)
+        policy = {name: weight for name, weight in weights.items() if not is_critic(name)}
+        return export(folder, self._policy.folder, {**policy, **buffers})
 
     def save(self, folder: Path) -> None:
         """All that `load` needs to go on bit for bit (law L21), with any number of ranks."""
@@ -182,14 +214,17 @@ class Trainer:
     def _make_stage(self, spec: StageSpec) -> _Stage:
         options: OptimizerOptions = fill(OptimizerOptions, spec.optimizer, where="optimizer")
         optimizer = ShardedAdamW(options, self._parameters, self._memory.state, self._peers)
-        return _Stage(spec, build("loss", spec.loss), options, optimizer)
+        return _Stage(spec, Objective.build(spec.losses), options, optimizer)
 
-    def _backward(self, loss: Loss, samples: Sequence[Sample], global_weight: float) -> Tally:
+    def _backward(
+        self, objective: Objective, samples: Sequence[Sample], global_weight: float, controls: StepControls
+    ) -> Tally:
         """This rank's share of the gradient into its buffer; returns the tally of all ranks."""
         self._memory.gradients[self._peers.rank].zero_()
         mine = Tally()
         for batch in self._batches(samples, self._peers.world_size, self._peers.rank):
-            self._backward_one(loss, batch, global_weight, samples, mine)
+            terms = objective.terms(self._loss_inputs(batch), controls.loss_factors)
+            self._backward_one(terms, batch, global_weight, samples, mine)
             if mine.non_finite:
                 break
         tally = Tally.merged(self._peers.gather("finish the backward pass", mine.plain()))
@@ -197,21 +232,24 @@ class Trainer:
             raise NonFiniteError(f"the loss is not finite for {_listed(tally.non_finite)}")
         return tally
 
-    def _backward_one(
-        self, loss: Loss, batch: Batch, global_weight: float, samples: Sequence[Sample], tally: Tally
-    ) -> None:
-        logprobs, entropy = self._policy.logprobs(batch, with_entropy=True)
-        terms = loss(
-            LossInputs(
-                trainer_logprobs=logprobs,
-                behavior_logprobs=batch.behavior_logprobs,
-                advantages=batch.advantages,
-                segments=batch.owners,
-                num_segments=len(batch.samples),
-                reference_logprobs=batch.reference_logprobs,
-                entropy=entropy,
-            )
+    def _loss_inputs(self, batch: Batch) -> LossInputs:
+        outputs = self._policy.outputs(batch)
+        return LossInputs(
+            trainer_logprobs=outputs.logprobs,
+            behavior_logprobs=batch.behavior_logprobs,
+            advantages=batch.advantages,
+            segments=batch.owners,
+            num_segments=len(batch.samples),
+            reference_logprobs=batch.reference_logprobs,
+            entropy=outputs.entropy,
+            values=outputs.values,
+            old_values=batch.values,
+            returns=batch.returns,
         )
+
+    def _backward_one(
+        self, terms: Terms, batch: Batch, global_weight: float, samples: Sequence[Sample], tally: Tally
+    ) -> None:
         shares = batch.loss_weights / global_weight
         objective = sum((term * shares for term in terms.terms.values()), start=torch.zeros_like(shares))
         bad = ~torch.isfinite(objective.detach())
@@ -222,11 +260,14 @@ class Trainer:
         torch.autograd.backward(objective.sum())
         tally.add(terms, shares, batch.num_computed_tokens)
 
-    @torch.no_grad()
     def _logprobs(self, samples: Sequence[Sample]) -> list[FloatArray]:
+        return self._of_each_token(samples, lambda batch: self._policy.logprobs(batch)[0])
+
+    @torch.no_grad()
+    def _of_each_token(self, samples: Sequence[Sample], measure: Callable[[Batch], Tensor]) -> list[FloatArray]:
         results = [np.zeros(len(sample.tokens), np.float32) for sample in samples]
         for batch in self._batches(samples, world_size=1, rank=0):
-            values, _ = self._policy.logprobs(batch)
+            values = measure(batch)
             for owner, index in enumerate(batch.samples):
                 own = batch.owners == owner
                 results[index][batch.places[own].numpy()] = values[own].float().numpy()

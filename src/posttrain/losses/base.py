@@ -15,7 +15,11 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class LossInputs:
-    """The loss tokens of one micro-batch, all in one floating dtype; only `trainer_logprobs` carries a gradient."""
+    """The loss tokens of one micro-batch, all in one floating dtype.
+
+    `trainer_logprobs`, `entropy` and `values` carry gradients; everything else is constant. All of a sample's loss
+    tokens are here, in their order.
+    """
 
     trainer_logprobs: Tensor  # [N], of the current policy at the temperature that was sampled with
     behavior_logprobs: Tensor  # [N], of the policy that sampled
@@ -23,11 +27,14 @@ class LossInputs:
     segments: Tensor  # [N] int64, which of the micro-batch's samples a token belongs to
     num_segments: int
     reference_logprobs: Tensor | None = None  # [N], of the kept reference
-    entropy: Tensor | None = None  # [N], of the current policy, without gradient
+    entropy: Tensor | None = None  # [N], of the current policy, in nats
+    values: Tensor | None = None  # [N], the critic's expected return before the token
+    old_values: Tensor | None = None  # [N], the same before the step's first update
+    returns: Tensor | None = None  # [N], what the critic is to predict
 
     def __post_init__(self) -> None:
         fields = [self.behavior_logprobs, self.advantages, self.segments, self.reference_logprobs, self.entropy]
-        for tensor in fields:
+        for tensor in [*fields, self.values, self.old_values, self.returns]:
             assert tensor is None or tensor.shape == self.trainer_logprobs.shape, "loss inputs differ in length"
 
 
@@ -44,11 +51,19 @@ class Terms:
 
 @runtime_checkable
 class Loss(Protocol):
-    """A pure function: no state, no random draws, no reduction over tokens of different segments."""
+    """A pure function: no state, no random draws, no reduction over tokens of different segments.
+
+    One idea each; a stage adds up the terms of several (policy, KL, entropy, value).
+    """
 
     @property
     def needs_reference(self) -> bool:
         """Whether `reference_logprobs` must be given."""
+        ...
+
+    @property
+    def needs_critic(self) -> bool:
+        """Whether `values`, `old_values` and `returns` must be given."""
         ...
 
     def __call__(self, inputs: LossInputs) -> Terms: ...

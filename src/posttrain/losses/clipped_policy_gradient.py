@@ -1,12 +1,13 @@
-"""Clipped policy gradient with separate bounds, a capped importance weight and an optional KL to the reference.
+"""PPO's clipped surrogate per token, with separate bounds, dual clip and a capped importance weight.
 
-Objective of PPO (Schulman et al., arXiv:1707.06347, eq. 7) per token, with the ratio taken to the policy that
-sampled; separate lower and upper bounds as in DAPO (Yu et al., arXiv:2503.14476, eq. 10); the weight of an
-unclipped token is capped and kept constant, as in V-trace (Espeholt et al., arXiv:1802.01561, eq. 1), so that no
-token counts more than `max_importance_weight` times. KL as in `losses/kl.py`.
+Schulman et al., arXiv:1707.06347, eq. 7: −min(r A, clip(r, 1 − low, 1 + high) A), r the ratio to the policy that
+sampled; separate bounds as in DAPO (Yu et al., arXiv:2503.14476, eq. 10); dual clip as in Ye et al.,
+arXiv:1912.09729, eq. 5: with A < 0 the objective is never below c A. The weight of a token that is not clipped may be
+capped and kept constant, as in V-trace (Espeholt et al., arXiv:1802.01561, eq. 1): it then still pushes, but never
+more than so many times.
 
 On fresh on-policy data every ratio is 1 and the gradient is the plain policy gradient (law L6). It computes no
-advantages and no reduction over tokens.
+advantages, no KL and no reduction over tokens.
 """
 
 from __future__ import annotations
@@ -14,13 +15,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
 
 from posttrain.losses.base import LossInputs, Terms
-from posttrain.losses.kl import KLEstimator, kl_estimate, kl_term
-
-MAX_LOG_RATIO = 20.0
-"""Where exp() is cut: far above any cap, far below overflow."""
+from posttrain.losses.ratio import log_ratio, ratio_maxima, ratio_metrics
 
 
 @dataclass(frozen=True)
@@ -29,55 +26,39 @@ class ClippedPolicyGradient:
     """A token with a negative advantage stops pushing once its ratio is below 1 − clip_low."""
     clip_high: float = 0.28
     """A token with a positive advantage stops pushing once its ratio is above 1 + clip_high."""
+    dual_clip: float = 0.0
+    """A token with a negative advantage stops pushing once its ratio is above this, which is above 1; 0: never."""
     max_importance_weight: float = 2.0
-    """Cap of the ratio as a weight, at least 1."""
-    kl_coefficient: float = 0.0
-    """Weight of KL(policy ‖ reference); at 0 no reference is needed."""
-    kl_estimator: KLEstimator = "k3"
+    """Cap of the ratio as a weight, at least 1; 0: no cap."""
+
+    needs_reference = False
+    needs_critic = False
 
     def __post_init__(self) -> None:
         if not 0.0 < self.clip_low <= 1.0:
             raise ValueError(f"clip_low must lie in (0, 1], not {self.clip_low}")
         if not self.clip_high > 0.0:
             raise ValueError(f"clip_high must be above 0, not {self.clip_high}")
-        if not self.max_importance_weight >= 1.0:
-            raise ValueError(f"max_importance_weight must be at least 1, not {self.max_importance_weight}")
-        if not self.kl_coefficient >= 0.0:
-            raise ValueError(f"kl_coefficient must be at least 0, not {self.kl_coefficient}")
-
-    @property
-    def needs_reference(self) -> bool:
-        return self.kl_coefficient > 0.0
+        if self.dual_clip != 0.0 and not self.dual_clip > 1.0:
+            raise ValueError(f"dual_clip must be above 1, or 0 for none, not {self.dual_clip}")
+        if self.max_importance_weight != 0.0 and not self.max_importance_weight >= 1.0:
+            raise ValueError(f"max_importance_weight must be at least 1, or 0, not {self.max_importance_weight}")
 
     def __call__(self, inputs: LossInputs) -> Terms:
-        logprobs = inputs.trainer_logprobs
-        log_ratio = (logprobs.detach() - inputs.behavior_logprobs).clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO)
-        ratio = log_ratio.exp()
-        weights = ratio.clamp(max=self.max_importance_weight)
-        policy, clipped = self._policy_term(logprobs, inputs.advantages, ratio, weights)
-        terms = {"policy_loss": policy}
-        metrics = {
-            "importance_ratio": ratio,
-            "clipped_share": clipped.to(ratio.dtype),
-            "capped_share": (ratio > self.max_importance_weight).to(ratio.dtype),
-            "mismatch": log_ratio.abs(),
-            "mismatch_kl": torch.expm1(log_ratio) - log_ratio,
-        }
-        if inputs.entropy is not None:
-            metrics["entropy"] = inputs.entropy
-        if inputs.reference_logprobs is not None:
-            metrics["kl"] = kl_estimate(self.kl_estimator, logprobs.detach(), inputs.reference_logprobs)
-        if self.needs_reference:
-            assert inputs.reference_logprobs is not None, "this loss needs reference log-probs"
-            term = kl_term(self.kl_estimator, logprobs, inputs.reference_logprobs, weights)
-            terms["kl_loss"] = self.kl_coefficient * term
-        return Terms(terms, metrics, maxima={"mismatch_max": log_ratio.abs()})
-
-    def _policy_term(
-        self, logprobs: Tensor, advantages: Tensor, ratio: Tensor, weights: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """`(term, clipped)`; the gradient of a clipped token is 0, of another −weight · advantage · ∇logprob."""
+        logprobs, advantages = inputs.trainer_logprobs, inputs.advantages
+        log_ratios = log_ratio(inputs)
+        ratio = log_ratios.exp()
+        weights = ratio.clamp(max=self.max_importance_weight) if self.max_importance_weight else ratio
         bounded = ratio.clamp(1.0 - self.clip_low, 1.0 + self.clip_high)
         clipped = ratio * advantages > bounded * advantages
+        if self.dual_clip:
+            too_far = (advantages < 0.0) & (ratio > self.dual_clip)
+            bounded = torch.where(too_far, torch.full_like(ratio, self.dual_clip), bounded)
+            clipped |= too_far
+        # In value the weight times the advantage, in gradient that times ∇ log policy.
         surrogate = weights * (1.0 + logprobs - logprobs.detach())
-        return -torch.where(clipped, bounded, surrogate) * advantages, clipped
+        metrics = {**ratio_metrics(log_ratios), "clipped_share": clipped.to(ratio.dtype)}
+        if self.max_importance_weight:
+            metrics["capped_share"] = (ratio > self.max_importance_weight).to(ratio.dtype)
+        term = -torch.where(clipped, bounded, surrogate) * advantages
+        return Terms({"policy_loss": term}, metrics, ratio_maxima(log_ratios))

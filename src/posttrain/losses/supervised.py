@@ -12,10 +12,8 @@ from posttrain.losses.base import LossInputs, Terms
 
 @dataclass(frozen=True)
 class Supervised:
-    @property
-    def needs_reference(self) -> bool:
-        return False
+    needs_reference = False
+    needs_critic = False
 
     def __call__(self, inputs: LossInputs) -> Terms:
-        metrics = {} if inputs.entropy is None else {"entropy": inputs.entropy}
-        return Terms({"negative_log_likelihood": -inputs.trainer_logprobs}, metrics)
+        return Terms({"negative_log_likelihood": -inputs.trainer_logprobs})

@@ -13,7 +13,7 @@ from posttrain.store.metrics import MetricsRecord
 
 NUM_COLORS = 8
 _TOGETHER: tuple[tuple[str, tuple[str, ...], bool], ...] = (
-    ("KL and mismatch, nats a token", ("kl", "mismatch_mean"), False),
+    ("KL and mismatch, nats a token", ("kl", "mismatch"), False),
     ("Entropy, nats a token", ("entropy",), False),
     ("Shares of groups, tokens and attempts", ("zero_signal_share", "clipped_share", "truncated_share"), True),
     ("Gradient norm", ("grad_norm",), False),

@@ -33,6 +33,8 @@ def render(found: Summary, console: Console) -> None:
             console.print(Text(f"{gain}, paired 95 % interval [{100 * low:+.1f}, {100 * high:+.1f}]", style="bold"))
     else:
         console.print(Text("No evaluation is there yet.", style="dim"))
+    for label, score in found.within.items():
+        console.print(Text(f"{label}: {interval(score)} on the same suite", style="dim"))
     for sentence in found.alarms:
         console.print(Text(f"! {sentence}", style="yellow"))
 

@@ -9,6 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 
+from pydantic import TypeAdapter
+
+from posttrain.core.rules import Rule
 from posttrain.core.types import DomainScore, EvalReport, Json
 from posttrain.observe.alarms import alarms
 from posttrain.store.files import plain
@@ -49,6 +52,8 @@ class Summary:
     stages: tuple[StageSummary, ...]
     labels: tuple[str, ...]
     """Of the evaluations, in order: "base", then stages."""
+    within: Mapping[str, DomainScore]
+    """Evaluations within a stage, by label and in order: the mean over domains."""
     domains: Mapping[str, Mapping[str, DomainScore]]
     """By domain and label."""
     mean: Mapping[str, DomainScore]
@@ -65,9 +70,11 @@ class Summary:
 
 def summary(run: RunDirectory) -> Summary:
     """Raises `StoreError` for a damaged record, `UserError` for one of a newer posttrain."""
-    manifest, result = run.manifest(), run.result()
+    manifest, result, config = run.manifest(), run.result(), run.config()
     metrics = read_metrics(run.metrics)
-    reports = read_reports(run.evals)
+    made = read_reports(run.evals)
+    ends = {"base", *(stage.get("name", stage["kind"]) for stage in config.get("stages", []))}
+    reports = [report for report in made if report.label in ends]
     return Summary(
         run=run.name,
         path=str(run.path),
@@ -75,13 +82,14 @@ def summary(run: RunDirectory) -> Summary:
         seed=manifest.seed,
         finished=result is not None,
         wall_s=_wall_s(result, manifest.created, metrics.records),
-        stages=_stages(run.config(), metrics.records),
+        stages=_stages(config, metrics.records),
         labels=tuple(report.label for report in reports),
+        within={report.label: report.mean for report in made if report.label not in ends},
         domains=_by_domain(reports),
         mean={report.label: report.mean for report in reports},
         gain_rl=_gain(result),
         curves=reward_curves(metrics.records),
-        alarms=(*alarms(metrics.records, reports), *([metrics.torn] if metrics.torn else [])),
+        alarms=(*alarms(metrics.records, reports, _rules(config)), *([metrics.torn] if metrics.torn else [])),
     )
 
 
@@ -125,6 +133,14 @@ def _stages(config: Mapping[str, Json], records: Sequence[MetricsRecord]) -> tup
     return tuple(
         StageSummary(n, planned.get(n, ("", None))[0], done.get(n, 0), planned.get(n, ("", None))[1]) for n in names
     )
+
+
+def _rules(config: Mapping[str, Json]) -> dict[str, list[Rule]]:
+    """Of each stage that the run watched by rules."""
+    stages = [stage for stage in config.get("stages", []) if stage.get("rules")]
+    return {
+        stage.get("name", stage["kind"]): TypeAdapter(list[Rule]).validate_python(stage["rules"]) for stage in stages
+    }
 
 
 def _gain(result: Mapping[str, Json] | None) -> Gain | None:

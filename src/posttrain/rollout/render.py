@@ -11,9 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-import numpy as np
-
-from posttrain.core.types import BoolArray, IntArray, Message, Role
+from posttrain.core.types import Message, Role
 from posttrain.models.tokenizer import ChatTokenizer
 
 
@@ -65,10 +63,3 @@ class ChatRenderer:
     def reply(self, text: str) -> list[int]:
         """A reply as the policy would sample it, stop token included: demonstrations are made with this."""
         return self.tokenizer.reply_ids(text)
-
-
-def demonstration_tokens(renderer: Renderer, prompt: Sequence[Message], reply: str) -> tuple[IntArray, BoolArray]:
-    """Ids `[T]` of a prompt with a given reply, and the mask `[T]` of the reply's tokens."""
-    prompt_ids, reply_ids = renderer.prompt(prompt), renderer.reply(reply)
-    tokens = np.asarray([*prompt_ids, *reply_ids], dtype=np.int32)
-    return tokens, np.arange(len(tokens)) >= len(prompt_ids)

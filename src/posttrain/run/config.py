@@ -13,6 +13,7 @@ from pydantic import ConfigDict, Field
 
 from posttrain.fleet.local import Placement
 from posttrain.gate.evaluate import EvaluationOptions
+from posttrain.run.rl_stage import RlStage
 
 STRICT = ConfigDict(extra="forbid")
 Component = dict[str, Any]
@@ -104,59 +105,90 @@ class PlateauConfig:
     min_improvement: float = 0.01
     """Relative."""
     validation_demonstrations: int = 64
-    """Held out from training, over all domains."""
+    """Held out from training, over all sources."""
+
+    def __post_init__(self) -> None:
+        _at_least(self, 1, "every_steps", "patience", "validation_demonstrations")
 
 
 @dataclass(frozen=True)
 class SftStage:
-    """Supervised fine-tuning on the domains' demonstrations."""
+    """Supervised fine-tuning: on the domains' demonstrations, on rows of files, on the policy's own verified attempts.
+
+    Evaluation tasks are kept out of what the domains give (law L30); what a file holds cannot be compared with them.
+    """
 
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
 
     kind: Literal["sft"]
     name: str = "sft"
     max_steps: int = 100
+    source: Literal["domains", "self"] = "domains"
+    """Who answers the domains' training tasks. "self" is rejection sampling: before its first step the stage samples
+    `attempts` replies a task at temperature 1, and a task's best verified one (highest score, then fewest tokens) is
+    its demonstration, trained on the sampled ids (law L11). Tasks without a correct, finished reply are left out."""
     demonstrations: int = 256
-    """Distinct demonstrations in each domain; epochs run over them in an order keyed by the seed."""
+    """Distinct training tasks of each domain, 0: `data` alone; epochs run over all rows in orders keyed by the seed."""
+    attempts: int = 8
+    """Of each task with `source = "self"`."""
     demonstrations_per_step: int = 32
+    """Rows of one step, whatever they come from."""
+    data: list[str] = field(default_factory=list)
+    """JSONL and Parquet files, or globs of them, relative to the working directory: rows `{"messages": …}`, or
+    `{"prompt": …, "completion": …}` (`store/sft_rows.py`). Every assistant turn of `messages` is learned, its stop
+    token included. A resumed run refuses rows that have changed."""
+    max_bad_share: float = 0.01
+    """The stage does not begin where more of the rows in `data` than this share cannot be used. One that is longer
+    than the model's context cannot: nothing is cut."""
     whole_text: bool = False
     """Learn the prompt's tokens too, as pre-training does."""
+    validation: int = 0
+    """Rows held out from training, over all sources, for the validation loss; a plateau rule has its own."""
+    validate_every_steps: int = 0
+    """0: after the last step alone."""
     plateau: PlateauConfig | None = None
     loss: Component = field(default_factory=lambda: {"name": "supervised"})
     optimizer: dict[str, Any] = field(default_factory=dict)
     evaluate: bool = True
+    """Score the policy on the fixed suite when the stage has ended."""
+    evaluate_every_steps: int = 0
+    """Score it during the stage too; 0: only when it has ended."""
 
     def __post_init__(self) -> None:
-        _at_least_one(self, "max_steps", "demonstrations", "demonstrations_per_step")
+        _at_least(self, 1, "max_steps", "demonstrations_per_step", "attempts")
+        _at_least(self, 0, "demonstrations", "validation", "validate_every_steps", "evaluate_every_steps")
+        if self.demonstrations == 0 and self.source == "self":
+            raise ValueError('source = "self" needs tasks to sample: demonstrations must be at least 1')
+        if self.demonstrations == 0 and not self.data:
+            raise ValueError(
+                "demonstrations = 0 leaves nothing to learn from: give data, or demonstrations = 1 or more"
+            )
+        if not 0.0 <= self.max_bad_share <= 1.0:
+            raise ValueError(f"max_bad_share must lie in [0, 1], not {self.max_bad_share}")
+        if self.plateau is not None and (self.validation or self.validate_every_steps):
+            raise ValueError(
+                "a plateau rule states its own validation: set plateau.validation_demonstrations and "
+                "plateau.every_steps instead of validation and validate_every_steps"
+            )
+        if self.validate_every_steps and not self.validation:
+            raise ValueError("validate_every_steps needs rows to validate on: validation = …")
 
+    @property
+    def num_validation(self) -> int:
+        """Rows held out from training, over all sources."""
+        return self.plateau.validation_demonstrations if self.plateau is not None else self.validation
 
-@dataclass(frozen=True)
-class RlStage:
-    """Reinforcement learning against the domains' verifiers."""
+    def validates_after(self, step: int) -> bool:
+        """Whether the validation loss is measured after step number `step`, counted from 1."""
+        if self.plateau is not None:
+            return step % self.plateau.every_steps == 0
+        if not self.validation:
+            return False
+        return step == self.max_steps or (self.validate_every_steps > 0 and step % self.validate_every_steps == 0)
 
-    __pydantic_config__: ClassVar[ConfigDict] = STRICT
-
-    kind: Literal["rl"]
-    name: str = "rl"
-    steps: int = 100
-    groups_per_step: int = 16
-    group_size: int = 8
-    max_staleness: int = 0
-    """Steps that the oldest token of a sample may lag behind the trainer; 0 is the synchronous run."""
-    temperature: float = 1.0
-    truncated: Literal["keep", "mask"] = "keep"
-    """Completions that ran into a length limit: learn from them like from any other, or leave them out."""
-    loss: Component = field(default_factory=lambda: {"name": "clipped_policy_gradient"})
-    advantage: Component = field(default_factory=lambda: {"name": "group_mean"})
-    optimizer: dict[str, Any] = field(default_factory=dict)
-    evaluate: bool = True
-
-    def __post_init__(self) -> None:
-        _at_least_one(self, "steps", "groups_per_step", "group_size")
-        if self.temperature <= 0:
-            raise ValueError("temperature 0 cannot be trained on: every group would be constant (law L16)")
-        if self.max_staleness < 0:
-            raise ValueError("max_staleness must be at least 0")
+    def evaluates_after(self, step: int) -> bool:
+        """Whether the fixed suite is scored after step number `step`, besides the stage's end."""
+        return self.evaluate_every_steps > 0 and step % self.evaluate_every_steps == 0 and step < self.max_steps
 
 
 Stage = Annotated[SftStage | RlStage, Field(discriminator="kind")]
@@ -192,7 +224,7 @@ class RunConfig:
             raise ValueError(f"stage names must differ from one another and from 'base', not {names}")
 
 
-def _at_least_one(stage: SftStage | RlStage, *names: str) -> None:
+def _at_least(options: SftStage | PlateauConfig, least: int, *names: str) -> None:
     for name in names:
-        if getattr(stage, name) < 1:
-            raise ValueError(f"{name} must be at least 1, not {getattr(stage, name)}")
+        if getattr(options, name) < least:
+            raise ValueError(f"{name} must be at least {least}, not {getattr(options, name)}")

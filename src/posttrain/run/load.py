@@ -19,6 +19,7 @@ from pydantic import TypeAdapter, ValidationError
 from posttrain.core.errors import ConfigError
 from posttrain.core.registry import unknown
 from posttrain.run.config import RunConfig
+from posttrain.run.presets import with_preset
 
 
 def load(path: Path, overrides: Sequence[str] = ()) -> RunConfig:
@@ -37,7 +38,10 @@ def load(path: Path, overrides: Sequence[str] = ()) -> RunConfig:
 
 
 def parse(raw: Mapping[str, Any]) -> RunConfig:
-    """Check plain data. Raises `ConfigError` with a sentence for every complaint."""
+    """Lay presets under their stages, then check. Raises `ConfigError` with a sentence for every complaint."""
+    stages = raw.get("stages")
+    if isinstance(stages, list):
+        raw = {**raw, "stages": [with_preset(stage) if isinstance(stage, dict) else stage for stage in stages]}
     try:
         return TypeAdapter(RunConfig).validate_python(raw)
     except ValidationError as error:

@@ -15,51 +15,71 @@ and consumed whole, so what is drawn for step n is known when step n is checkpoi
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import time
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable
 from typing import Any
 
-from posttrain.core.errors import PosttrainError
-from posttrain.core.protocols import Advantage, Mixture, StageSpec
+from posttrain.core.errors import NonFiniteError, PosttrainError, StoppedByRuleError
+from posttrain.core.protocols import Advantage, Mixture
 from posttrain.core.registry import build
 from posttrain.core.types import Group, Json
-from posttrain.rollout.wave import GroupPlan
-from posttrain.run.config import RlStage
-from posttrain.run.credit import credit
+from posttrain.run.credit import Credit, credit
+from posttrain.run.health import Health, RollBack
 from posttrain.run.metrics import step_values
 from posttrain.run.parts import Parts
 from posttrain.run.record import Recorder
+from posttrain.run.rl_stage import RlStage
+from posttrain.run.steering import Steering
+from posttrain.run.updates import Updates, update
+from posttrain.run.waves import Wave, Waves
 from posttrain.schedule.slots import Slots
 from posttrain.schedule.staleness import staleness
 
 POOL = "default"
 
 
-@dataclass
-class Wave:
-    """What was claimed together: the step that consumes it, its groups' ids, the mixture before it was drawn."""
+class RollBackRequested(Exception):
+    """A rule sends the stage back to its last good checkpoint: a decision, not an error."""
 
-    number: int
-    mixture_before: Json
-    generate_s: float = 0.0
+    def __init__(self, roll_back: RollBack) -> None:
+        super().__init__(roll_back.reason)
+        self.roll_back = roll_back
 
 
 class RlLoop:
-    """One RL stage from `first_step` to its end."""
+    """One RL stage to its last step, or until a rule ends it."""
 
-    def __init__(self, stage: RlStage, parts: Parts, recorder: Recorder, mixture: Mixture, first_step: int) -> None:
+    def __init__(
+        self,
+        stage: RlStage,
+        parts: Parts,
+        recorder: Recorder,
+        mixture: Mixture,
+        health: Health,
+        steering: Steering,
+        on_evaluation: Callable[[int], Awaitable[None]],
+    ) -> None:
+        """It begins behind the step at which `recorder.state` stands."""
         self.stage = stage
         self.parts = parts
         self.recorder = recorder
         self.mixture = mixture
-        self.first_step = first_step
+        self.health = health
+        self.on_evaluation = on_evaluation
+        self.first_step = recorder.state.step
+        self.steering = dataclasses.replace(steering, learning_rate=health.learning_rate_factor)
         self.advantage: Advantage = build("advantage", stage.advantage)
-        self.needs_reference = rl_spec(stage).keep_reference
         self.slots = Slots(stage.groups_per_step, stage.max_staleness)
+        self.rolled = Waves(stage, parts, mixture, retry=len(health.roll_backs))
         self.waves: dict[int, Wave] = {}
+        """Rolled and not yet learned from, by the step that consumes them."""
+        self._rolling: asyncio.Future[Wave] | None = None
+        self.before: dict[int, Json] = {}
+        """The mixture's state before each such wave was drawn: where a resumed run draws again."""
 
     async def run(self) -> None:
-        """Roll and train until the stage's last step. Raises the first error of either side."""
+        """Roll and train until the stage's last step. Raises the first error of either side, or `RollBackRequested`."""
         roller = asyncio.ensure_future(self._roll())
         trainer = asyncio.ensure_future(self._train())
         try:
@@ -67,33 +87,26 @@ class RlLoop:
             for side in (roller, trainer):
                 if side.done():
                     side.result()
+        except RollBackRequested:
+            if self._rolling is not None:  # the engines are used again: they finish what they are at
+                await asyncio.wait([self._rolling])
+            raise
         finally:
-            for side in (roller, trainer):
-                side.cancel()
-            await asyncio.gather(roller, trainer, return_exceptions=True)
+            sides: list[asyncio.Future[Any]] = [roller, trainer]
+            if self._rolling is not None:
+                sides.append(self._rolling)
+            for unfinished in sides:
+                unfinished.cancel()
+            await asyncio.gather(*sides, return_exceptions=True)
 
     async def _roll(self) -> None:
-        stage, observer = self.stage, self.parts.observer
-        for number in range(self.first_step, stage.steps):
-            slots = [await self.slots.claim(POOL) for _ in range(stage.groups_per_step)]
-            wave = self.waves[number] = Wave(number, self.mixture.state())
-            plans = [self._plan(number, position) for position in range(stage.groups_per_step)]
-            started = time.monotonic()
-            observer.phase("generating and verifying", total=len(plans) * stage.group_size)
-            groups = await self.parts.rollouts.roller.roll(plans, on_done=observer.advance)
-            wave.generate_s = time.monotonic() - started
-            for slot, group in zip(slots, groups, strict=True):
+        for number in range(self.first_step, self.stage.steps):
+            slots = [await self.slots.claim(POOL) for _ in range(self.stage.groups_per_step)]
+            self.before[number] = self.mixture.state()
+            self._rolling = asyncio.ensure_future(self.rolled.roll(number))
+            wave = self.waves[number] = await asyncio.shield(self._rolling)
+            for slot, group in zip(slots, wave.groups, strict=True):
                 slot.fill(group)
-
-    def _plan(self, wave: int, position: int) -> GroupPlan:
-        stage = self.stage
-        group_id = f"{stage.name}-{wave:05d}-{position:04d}"
-        return GroupPlan(
-            group_id=group_id,
-            task=self.mixture.next(),
-            temperatures=(stage.temperature,) * stage.group_size,
-            seed_parts=("rollout", self.parts.config.seed, group_id),
-        )
 
     async def _train(self) -> None:
         for step in range(self.first_step, self.stage.steps):
@@ -102,29 +115,19 @@ class RlLoop:
             self.slots.published(self.parts.version)
 
     async def _learn(self, step: int, groups: list[Group]) -> None:
-        stage, parts = self.stage, self.parts
-        oldest = staleness(groups, parts.version)
-        if oldest > stage.max_staleness:
-            raise PosttrainError(
-                f"step {step} of stage {stage.name} would learn from tokens {oldest} versions old; "
-                f"the bound is {stage.max_staleness}"
-            )
+        """One step: credit, one or several updates, publication, records."""
+        parts, wave = self.parts, self.waves.pop(step)
+        oldest = self._check_staleness(step, groups)
         started = time.monotonic()
-        selection = await credit(
-            groups,
-            self.advantage,
-            parts.learner,
-            temperature=stage.temperature,
-            truncated=stage.truncated,
-            reference=self.needs_reference,
-        )
-        parts.observer.phase("learning")
-        metrics = await parts.learner.step(selection.samples)
+        try:
+            credited, done = await self._update(step, groups)
+        except NonFiniteError as error:
+            self.recorder.trajectories(step + 1, groups)
+            raise NonFiniteError(f"step {step + 1} of stage {self.stage.name}: {error}") from error
         learned = time.monotonic()
         await parts.publish(parts.version + 1)
         published = time.monotonic()
-        wave = self.waves.pop(step)
-        for group in groups:
+        for group in [*wave.replaced, *groups]:
             self.mixture.observe(group)
         seconds = {
             "generate_s": wave.generate_s,
@@ -132,23 +135,60 @@ class RlLoop:
             "publish_s": published - learned,
             "step_s": wave.generate_s + published - started,
         }
-        values = step_values(groups, metrics, selection, staleness=oldest, seconds=seconds)
-        self.recorder.trajectories(step + 1, groups)
-        self.recorder.step(step + 1, values)
-        parts.observer.step(step + 1, values)
-        if self.recorder.checkpoint_due(step + 1, stage.steps):
-            following = self.waves.get(step + 1)
-            await self.recorder.checkpoint(
-                step + 1, mixture=following.mixture_before if following else self.mixture.state()
+        values = {
+            **step_values(groups, done.metrics, credited.selection, staleness=oldest, seconds=seconds),
+            **wave.values(),
+            **self.steering.values(),
+            **self.health.values(),
+            "updates": float(done.done),
+            "updates_left_out": float(done.planned - done.done),
+        }
+        if credited.kl is not None:
+            values["kl"] = credited.kl
+        await self._record(step + 1, groups, wave, values)
+
+    async def _update(self, step: int, groups: list[Group]) -> tuple[Credit, Updates]:
+        stage, learner = self.stage, self.parts.learner
+        in_reward = self.steering.kl_in_reward(stage)
+        credited = await credit(groups, stage, self.advantage, learner, kl_in_reward=in_reward)
+        self.parts.observer.phase("learning")
+        seed = self.parts.config.seed
+        done = await update(credited.selection.samples, stage, self.steering, learner, seed=seed, step=step)
+        return credited, done
+
+    async def _record(self, step: int, groups: list[Group], wave: Wave, values: dict[str, float]) -> None:
+        """`step` counts from 1. What follows a measurement moves here, before the checkpoint that must hold it."""
+        stage = self.stage
+        self.recorder.trajectories(step, [*groups, *wave.replaced])
+        response = self.health.observe(self.recorder.step(step, values))
+        self.parts.observer.step(step, values)
+        for sentence in response.sentences:
+            self.parts.observer.note(sentence)
+        if response.roll_back is not None:
+            raise RollBackRequested(response.roll_back)
+        following = self.steering.after(values, stage)
+        self.steering = dataclasses.replace(following, learning_rate=self.health.learning_rate_factor)
+        if stage.kl is not None and stage.kl.refresh_every_steps and step % stage.kl.refresh_every_steps == 0:
+            await self.parts.learner.refresh_reference()
+            self.recorder.reference(self.parts.version, self.parts.fingerprint)
+        self.before.pop(step - 1)
+        if response.stop is not None:
+            await self._checkpoint(step)
+            raise StoppedByRuleError(f"stage {stage.name} was stopped after step {step}: {response.stop}")
+        if stage.evaluate_every_steps and step % stage.evaluate_every_steps == 0 and step < stage.steps:
+            await self.on_evaluation(step)
+        if self.recorder.checkpoint_due(step, stage.steps):
+            await self._checkpoint(step)
+
+    async def _checkpoint(self, step: int) -> None:
+        mixture = self.before.get(step, self.mixture.state())
+        await self.recorder.checkpoint(step, mixture=mixture, steering=self.steering, good=self.health.good)
+
+    def _check_staleness(self, step: int, groups: list[Group]) -> int:
+        oldest = staleness(groups, self.parts.version)
+        if oldest > self.stage.max_staleness:
+            raise PosttrainError(
+                f"step {step} of stage {self.stage.name} would learn from tokens {oldest} versions old; "
+                f"the bound is {self.stage.max_staleness}"
             )
-
-
-def rl_spec(stage: RlStage) -> StageSpec:
-    """What the learner is told; the loss says itself whether it needs the reference policy."""
-    loss: dict[str, Any] = dict(stage.loss)
-    return StageSpec(
-        loss=loss,
-        optimizer=stage.optimizer,
-        total_steps=stage.steps,
-        keep_reference=float(loss.get("kl_coefficient", 0.0)) > 0.0,
-    )
+        return oldest

@@ -13,6 +13,7 @@ import numpy as np
 from posttrain.core.protocols import StepMetrics
 from posttrain.core.types import Group, Trajectory
 from posttrain.learn.samples import Selection
+from posttrain.run.diversity import answer_statistics, repetition, reward_spread
 
 
 def step_values(
@@ -52,6 +53,20 @@ def step_values(
     for domain, trajectories in sorted(scored.items()):
         values[f"reward/{domain}"] = _reward(trajectories)
         values[f"pass/{domain}"] = _pass_rate(trajectories)
+    return {**values, **_diversity(groups, scored)}
+
+
+def _diversity(groups: Sequence[Group], scored: Mapping[str, Sequence[Trajectory]]) -> dict[str, float]:
+    """Signs of collapse in what was sampled; `scored` by domain."""
+    attempts = [trajectory for group in groups for trajectory in group.trajectories]
+    found = {"reward_spread": reward_spread(groups), "repetition": repetition(attempts)}
+    values = {name: value for name, value in found.items() if value is not None}
+    for domain, trajectories in sorted(scored.items()):
+        statistics = answer_statistics(trajectories)
+        if statistics is not None:
+            values[f"answer_entropy/{domain}"] = statistics.entropy
+            values[f"constant_share/{domain}"] = statistics.constant_share
+            values[f"constant_score/{domain}"] = statistics.constant_score
     return values
 
 

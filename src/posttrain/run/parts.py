@@ -17,6 +17,7 @@ from posttrain.core.errors import ConfigError, EngineError
 from posttrain.core.protocols import Domain, Learner, Observer, RolloutEngine, Sandbox
 from posttrain.core.registry import build
 from posttrain.core.seeding import stable_hash
+from posttrain.fleet.learners import LearnerGroup
 from posttrain.fleet.local import start_engines, start_learners
 from posttrain.gate.suite import Suite, build_suite
 from posttrain.models.catalog import resolve
@@ -24,6 +25,7 @@ from posttrain.rewards.compose import outcome_reward
 from posttrain.rollout.render import ChatRenderer
 from posttrain.rollout.wave import Roller
 from posttrain.run.config import DomainConfig, EngineConfig, RunConfig
+from posttrain.run.rl_stage import RlStage
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,8 @@ class Parts:
     weights: Path
     """Where published weights pass from learner to engine."""
     version: int = 0
+    fingerprint: str = ""
+    """Of the weights that the engine samples from; empty before the first publication."""
 
     async def publish(self, version: int) -> None:
         """Give the learner's weights to the engine and see that they have arrived (law L17)."""
@@ -57,7 +61,7 @@ class Parts:
         sampling = await self.rollouts.engine.fingerprint()
         if sampling != trained:
             raise EngineError(f"version {version} did not arrive: the engine holds {sampling}, the learner {trained}")
-        self.version = version
+        self.version, self.fingerprint = version, trained
 
 
 def make_domains(configs: Mapping[str, DomainConfig]) -> dict[str, Domain]:
@@ -90,9 +94,8 @@ async def start(
 ) -> AsyncIterator[Parts]:
     """Start every part; on the way out, however that comes about, stop every part that was started."""
     model = resolve(config.model)
-    options = {"model": model, "dtype": config.learner.dtype, **config.learner.options}
     async with contextlib.AsyncExitStack() as stack:
-        learners = asyncio.ensure_future(start_learners(options, config.learner.placement, logs))
+        learners = asyncio.ensure_future(_learners(config, logs))
         try:
             rollouts = await stack.enter_async_context(
                 start_rollouts(
@@ -119,6 +122,22 @@ async def start(
             observer=observer,
             weights=weights,
         )
+
+
+@contextlib.asynccontextmanager
+async def start_learner(config: RunConfig, *, logs: Path) -> AsyncIterator[Learner]:
+    """The learning half alone."""
+    learner = await _learners(config, logs)
+    try:
+        yield learner
+    finally:
+        await learner.close()
+
+
+async def _learners(config: RunConfig, logs: Path) -> LearnerGroup:
+    critic = any(isinstance(stage, RlStage) and stage.critic is not None for stage in config.stages)
+    options = {"model": resolve(config.model), "dtype": config.learner.dtype, "critic": critic}
+    return await start_learners({**options, **config.learner.options}, config.learner.placement, logs)
 
 
 @contextlib.asynccontextmanager

@@ -32,7 +32,9 @@ def _stage(stage: Any) -> dict[str, Any]:
             "name": stage.name,
             "kind": stage.kind,
             "max_steps": stage.max_steps,
+            "source": stage.source,
             "demonstrations_per_domain": stage.demonstrations,
+            "data": list(stage.data),
             "demonstrations_per_step": stage.demonstrations_per_step,
             "stops_at_plateau": stage.plateau is not None,
         }

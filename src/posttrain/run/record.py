@@ -15,15 +15,18 @@ from pathlib import Path
 
 from pydantic import TypeAdapter
 
+from posttrain.core.errors import StoreError
 from posttrain.core.types import EvalReport, Group, Json
 from posttrain.gate.statistics import Gain
 from posttrain.run.config import RunConfig
+from posttrain.run.health import RollBack
 from posttrain.run.parts import Parts
+from posttrain.run.steering import NEUTRAL, Steering
 from posttrain.store.checkpoints import Checkpoints
 from posttrain.store.files import read_json, write_json
-from posttrain.store.metrics import MetricsLog
+from posttrain.store.metrics import MetricsLog, MetricsRecord, read_metrics
 from posttrain.store.position import Position
-from posttrain.store.reports import read_report, report_path, write_report
+from posttrain.store.reports import read_report, remove_reports_after, report_path, write_report
 from posttrain.store.run_directory import RunDirectory
 from posttrain.store.trajectories import TrajectoryStore
 
@@ -43,6 +46,13 @@ class RunState:
     wall_s: float = 0.0
     mixture: Json = None
     plateau: Mapping[str, float | None] = field(default_factory=dict)
+    steering: Steering = NEUTRAL
+    roll_backs: tuple[RollBack, ...] = ()
+    """Of the present stage."""
+    good: bool = True
+    """No rule that does more than warn had fired of late: a run may return here."""
+    reference: Mapping[str, str | int] = field(default_factory=dict)
+    """Version and fingerprint of the weights that are the RL stage's reference policy; empty where it keeps none."""
 
 
 class Recorder:
@@ -55,7 +65,11 @@ class Recorder:
         self._started = time.monotonic()
         self._metrics = MetricsLog(directory.metrics)
         self._trajectories = TrajectoryStore(directory.trajectories)
-        self._checkpoints = Checkpoints(directory.checkpoints, keep=config.checkpoints.keep)
+        self._checkpoints = Checkpoints(
+            directory.checkpoints,
+            keep=config.checkpoints.keep,
+            worth_keeping=lambda state: bool(state.get("good", True)),
+        )
         latest = self._checkpoints.latest()
         self.restored: Path | None = latest.path if latest is not None else None
         """The checkpoint to load the learner from; None at a run's beginning."""
@@ -65,21 +79,33 @@ class Recorder:
         self._trajectories.truncate_after(Position(self.state.stage, self.state.step))
 
     @property
+    def demonstrations(self) -> Path:
+        """Where an SFT stage keeps what it learns from: a resumed run must find the same."""
+        return self._directory.demonstrations
+
+    @property
     def wall_s(self) -> float:
         """Seconds that the run has taken, over all its resumptions."""
         return self._earlier_s + time.monotonic() - self._started
 
-    def step(self, step: int, values: Mapping[str, float]) -> None:
+    @property
+    def has_checkpoint(self) -> bool:
+        return self._checkpoints.latest() is not None
+
+    def step(self, step: int, values: Mapping[str, float]) -> MetricsRecord:
         """Record the present stage's step number `step`, counted from 1."""
-        self._metrics.append(Position(self.state.stage, step), self._stage_name, values)
+        return self._metrics.append(Position(self.state.stage, step), self._stage_name, values)
 
     def trajectories(self, step: int, groups: Sequence[Group]) -> None:
         self._trajectories.write(Position(self.state.stage, step), [t for group in groups for t in group.trajectories])
 
-    def report(self, number: int, report: EvalReport, groups: Sequence[Group]) -> None:
-        """Keep an evaluation: its attempts first, so that a report never stands without them."""
+    def report(self, number: int, step: int, report: EvalReport, groups: Sequence[Group]) -> None:
+        """Keep an evaluation: its attempts first, so that a report never stands without them.
+
+        `step` is 0, or the step of a stage that goes on after it.
+        """
         attempts = TrajectoryStore(self._directory.evals)
-        attempts.write(Position(number, 0), [t for group in groups for t in group.trajectories])
+        attempts.write(Position(number, step), [t for group in groups for t in group.trajectories])
         write_report(self._directory.evals, number, report)
 
     def known_report(self, number: int, label: str) -> EvalReport | None:
@@ -99,7 +125,22 @@ class Recorder:
         return {name: float("nan") if score is None else score for name, score in known["best_constant"].items()}
 
     def begin_stage(self, stage: int) -> None:
-        self.state = dataclasses.replace(self.state, stage=stage, step=0, finished=False)
+        self.state = dataclasses.replace(
+            self.state,
+            stage=stage,
+            step=0,
+            finished=False,
+            mixture=None,
+            plateau={},
+            steering=NEUTRAL,
+            roll_backs=(),
+            good=True,
+            reference={},
+        )
+
+    def reference(self, version: int, fingerprint: str) -> None:
+        """The weights of `version` became the reference policy."""
+        self.state = dataclasses.replace(self.state, reference={"version": version, "fingerprint": fingerprint})
 
     def checkpoint_due(self, step: int, last: int) -> bool:
         every = self._config.checkpoints.every_steps
@@ -112,6 +153,8 @@ class Recorder:
         finished: bool = False,
         mixture: Json = None,
         plateau: Mapping[str, float | None] | None = None,
+        steering: Steering = NEUTRAL,
+        good: bool = True,
     ) -> None:
         """Write a whole checkpoint after `step` steps of the stage; an interruption waits until it is written."""
         self.state = dataclasses.replace(
@@ -123,6 +166,8 @@ class Recorder:
             wall_s=self.wall_s,
             mixture=mixture,
             plateau=plateau or {},
+            steering=steering,
+            good=good,
         )
         self._parts.observer.phase("writing a checkpoint")
         writing = asyncio.ensure_future(self._write(self.state))
@@ -131,6 +176,31 @@ class Recorder:
         except asyncio.CancelledError:
             await writing
             raise
+
+    def history(self) -> list[MetricsRecord]:
+        """The present stage's records so far."""
+        return [record for record in read_metrics(self._directory.metrics).records if record.stage == self._stage_name]
+
+    def return_to_good(self, roll_back: RollBack) -> Path:
+        """Cut everything off behind the last good checkpoint; `state` is then its, with the roll-back noted.
+
+        A run that is killed on the way comes here again by itself: what led here is learned again, bit for bit.
+        """
+        stage = self.state.stage
+        whole = [found for found in self._checkpoints.whole() if found.state.get("good", True)]
+        if not whole:
+            raise StoreError(f"{self._directory.path} holds no checkpoint that the run may return to")
+        good = whole[-1]
+        self._checkpoints.remove_after(good)
+        state = TypeAdapter(RunState).validate_python(good.state)
+        if state.stage != stage:  # the end of the stage before
+            state = dataclasses.replace(state, stage=stage, step=0, finished=False, reference={}, steering=NEUTRAL)
+        position = Position(stage, state.step)
+        self._metrics.truncate_after(position)
+        self._trajectories.truncate_after(position)
+        remove_reports_after(self._directory.evals, stage + 1, self._config.stages[stage].name, state.step)
+        self.state = dataclasses.replace(state, roll_backs=(*self.state.roll_backs, roll_back))
+        return good.path
 
     async def _write(self, state: RunState) -> None:
         label = f"{self._stage_name}-{state.step:06d}"

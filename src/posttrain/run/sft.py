@@ -1,27 +1,23 @@
-"""Supervised fine-tuning on the domains' demonstrations: the same learner, samples and records as RL.
+"""Supervised fine-tuning on rows that are given (`run/demonstrations.py`); learner, samples and records are RL's.
 
-Which demonstrations a step sees is a function of the seed and the step (law L21). The stage ends after `max_steps`
-or by its plateau rule, which is part of the configuration. It samples nothing.
+Which rows a step sees is a function of the seed and the step (law L21). The stage ends after `max_steps` or by its
+plateau rule, which is part of the configuration. It samples nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-import numpy as np
-
-from posttrain.core.errors import ConfigError
-from posttrain.core.protocols import Domain, StageSpec
-from posttrain.core.seeding import stable_hash, stable_random
-from posttrain.core.types import Sample, Split, Task
-from posttrain.gate.suite import check_disjoint
-from posttrain.learn.samples import demonstration_sample
-from posttrain.rollout.render import Renderer, demonstration_tokens
-from posttrain.run.config import PlateauConfig, RunConfig, SftStage
+from posttrain.core.protocols import StageSpec
+from posttrain.core.seeding import stable_random
+from posttrain.core.types import Sample
+from posttrain.run.config import PlateauConfig, SftStage
 from posttrain.run.metrics import learner_values
 from posttrain.run.parts import Parts
 from posttrain.run.record import Recorder
+from posttrain.run.rows import Rows
 
 
 @dataclass
@@ -44,118 +40,85 @@ class Plateau:
 class SftLoop:
     """One SFT stage from `first_step` to its end."""
 
-    def __init__(self, stage: SftStage, parts: Parts, recorder: Recorder, *, first_step: int, plateau: Plateau) -> None:
+    def __init__(
+        self,
+        stage: SftStage,
+        parts: Parts,
+        recorder: Recorder,
+        rows: Rows,
+        *,
+        first_step: int,
+        plateau: Plateau,
+        on_evaluation: Callable[[int], Awaitable[None]],
+    ) -> None:
+        """`on_evaluation` scores the policy that the engine holds, after the step whose number it is given."""
         self.stage = stage
         self.parts = parts
         self.recorder = recorder
+        self.rows = rows
         self.first_step = first_step
         self.plateau = plateau
-        self.training, self.validation = _samples(stage, parts)
+        self.on_evaluation = on_evaluation
 
     async def run(self) -> int:
         """Train until the end of the stage; returns the number of steps taken."""
         stage, parts = self.stage, self.parts
-        for step in range(self.first_step, stage.max_steps):
-            parts.observer.phase("learning from demonstrations")
-            metrics = await parts.learner.step(self._batch(step))
-            values = learner_values(metrics)
-            values["tokens_per_s"] = metrics.num_computed_tokens / max(metrics.wall_s, 1e-9)
-            values["time/step_s"] = metrics.wall_s
-            done = False
-            if stage.plateau is not None and (step + 1) % stage.plateau.every_steps == 0:
-                values["validation_loss"] = await self._validation_loss()
-                done = self.plateau.reached(values["validation_loss"], stage.plateau)
-            self.recorder.step(step + 1, values)
-            parts.observer.step(step + 1, values)
+        for step in range(self.first_step + 1, stage.max_steps + 1):
+            done = await self._learn(step)
             if done:
                 parts.observer.note(
-                    f"{stage.name} reached its plateau after {step + 1} steps (validation loss {self.plateau.best:.4f})"
+                    f"{stage.name} reached its plateau after {step} steps (validation loss {self.plateau.best:.4f})"
                 )
-                return step + 1
-            if self.recorder.checkpoint_due(step + 1, stage.max_steps):
+                return step
+            if stage.evaluates_after(step):
+                await parts.publish(parts.version + 1)
+                await self.on_evaluation(step)
+            if self.recorder.checkpoint_due(step, stage.max_steps):
                 await self.recorder.checkpoint(
-                    step + 1, plateau={"best": self.plateau.best, "failures": self.plateau.failures}
+                    step, plateau={"best": self.plateau.best, "failures": self.plateau.failures}
                 )
         return stage.max_steps
 
+    async def _learn(self, step: int) -> bool:
+        """Take and record the step with this number; whether the plateau rule says that it was the last."""
+        stage, parts = self.stage, self.parts
+        parts.observer.phase("learning from demonstrations")
+        metrics = await parts.learner.step(self._batch(step - 1))
+        values = learner_values(metrics)
+        values["tokens_per_s"] = metrics.num_computed_tokens / max(metrics.wall_s, 1e-9)
+        values["time/step_s"] = metrics.wall_s
+        if step == 1:
+            values |= self.rows.values
+        done = False
+        if stage.validates_after(step):
+            values["validation_loss"] = await self._validation_loss()
+            done = stage.plateau is not None and self.plateau.reached(values["validation_loss"], stage.plateau)
+        self.recorder.step(step, values)
+        parts.observer.step(step, values)
+        return done
+
     def _batch(self, step: int) -> list[Sample]:
-        """Demonstrations `step × size …` of an endless reading in epochs, each in its own keyed order."""
-        size = self.stage.demonstrations_per_step
+        """Rows `step × size …` of an endless reading in epochs, each in its own keyed order."""
+        size, rows = self.stage.demonstrations_per_step, self.rows.training
         batch: list[Sample] = []
         for position in range(step * size, (step + 1) * size):
-            epoch, offset = divmod(position, len(self.training))
-            batch.append(
-                self.training[_order(self.parts.config.seed, self.stage.name, epoch, len(self.training))[offset]]
-            )
+            epoch, offset = divmod(position, len(rows))
+            batch.append(rows[_order(self.parts.config.seed, self.stage.name, epoch, len(rows))[offset]])
         return batch
 
     async def _validation_loss(self) -> float:
-        rows = await self.parts.learner.logprobs(self.validation)
-        total = sum(float(row[sample.trainable].sum()) for row, sample in zip(rows, self.validation, strict=True))
-        return -total / sum(sample.num_loss_tokens for sample in self.validation)
+        rows = await self.parts.learner.logprobs(self.rows.validation)
+        pairs = list(zip(rows, self.rows.validation, strict=True))
+        total = sum(float(row[sample.trainable].sum()) for row, sample in pairs)
+        return -total / sum(sample.num_loss_tokens for sample in self.rows.validation)
 
 
 def sft_spec(stage: SftStage) -> StageSpec:
-    return StageSpec(loss=stage.loss, optimizer=stage.optimizer, total_steps=stage.max_steps)
+    return StageSpec(losses=[stage.loss], optimizer=stage.optimizer, total_steps=stage.max_steps)
 
 
+@functools.lru_cache(maxsize=2)  # a step spans two epochs at most, but for very few rows
 def _order(seed: int, stage: str, epoch: int, count: int) -> list[int]:
     order = list(range(count))
     stable_random("demonstrations", seed, stage, epoch).shuffle(order)
     return order
-
-
-def num_held_out(stage: SftStage, num_domains: int) -> int:
-    """Demonstrations of each domain that are kept for the plateau rule's measurements."""
-    return -(-stage.plateau.validation_demonstrations // num_domains) if stage.plateau is not None else 0
-
-
-def demonstrations(
-    stage: SftStage, config: RunConfig, domains: Mapping[str, Domain]
-) -> dict[str, list[tuple[Task, str]]]:
-    """Of each domain, those held out first. Raises `ConfigError` where a domain has too few."""
-    count = stage.demonstrations + num_held_out(stage, len(domains))
-    return {
-        name: distinct_demonstrations(domain, config.domains[name].levels, count, config.seed)
-        for name, domain in domains.items()
-    }
-
-
-def _samples(stage: SftStage, parts: Parts) -> tuple[list[Sample], list[Sample]]:
-    """Training and validation samples, no task in both and none of the evaluation suite."""
-    training: list[Sample] = []
-    validation: list[Sample] = []
-    held_out = num_held_out(stage, len(parts.rollouts.domains))
-    for name, pairs in demonstrations(stage, parts.config, parts.rollouts.domains).items():
-        check_disjoint((task for task, _ in pairs), parts.suite)
-        samples = [
-            _sample(parts.rollouts.renderer, name, task, reply, whole_text=stage.whole_text) for task, reply in pairs
-        ]
-        validation += samples[:held_out]
-        training += samples[held_out:]
-    return training, validation
-
-
-def distinct_demonstrations(domain: Domain, levels: Sequence[int], count: int, seed: int) -> list[tuple[Task, str]]:
-    """`count` demonstrated training tasks that all differ. Raises `ConfigError` where the domain has fewer."""
-    found: dict[str, tuple[Task, str]] = {}
-    stream = stable_hash("demonstrations", seed)
-    for index in range(20 * count):
-        task = domain.task(Split.TRAIN, stream, index // len(levels), levels[index % len(levels)])
-        reply = domain.demonstration(task)
-        if reply is None:
-            raise ConfigError(f"domain {domain.name} has no demonstrations: an sft stage cannot use it")
-        found.setdefault(task.task_id, (task, reply))
-        if len(found) == count:
-            return list(found.values())
-    raise ConfigError(
-        f"domain {domain.name} has only {len(found)} distinct demonstrations at level {', '.join(map(str, levels))}; "
-        f"the stage asks for {count}"
-    )
-
-
-def _sample(renderer: Renderer, domain: str, task: Task, reply: str, *, whole_text: bool) -> Sample:
-    tokens, trainable = demonstration_tokens(renderer, task.prompt, reply)
-    if whole_text:
-        trainable = np.arange(len(tokens)) > 0
-    return demonstration_sample(f"demonstration/{task.task_id}", domain, tokens, trainable)

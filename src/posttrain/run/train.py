@@ -1,7 +1,7 @@
 """A whole run: base evaluation, then stage after stage with an evaluation behind each, into one run directory.
 
 `start_run` begins one, `resume_run` picks one up where its last whole checkpoint stands; both end in `_drive`. What
-the stages do is in `run/sft.py` and `run/loop.py`.
+the stages do is in `run/sft.py` and `run/rl.py`.
 """
 
 from __future__ import annotations
@@ -9,23 +9,24 @@ from __future__ import annotations
 import asyncio
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from posttrain.core.protocols import Domain, Mixture, Observer
+from posttrain.core.protocols import Domain, Observer
 from posttrain.core.registry import build, find
 from posttrain.core.types import EvalReport
 from posttrain.gate.evaluate import best_constants, evaluate
 from posttrain.gate.statistics import Gain, paired_gain
 from posttrain.models.catalog import resolve
-from posttrain.run.config import RlStage, RunConfig, SftStage
+from posttrain.run.config import RunConfig, SftStage
+from posttrain.run.demonstrations import check_sources, gather
 from posttrain.run.load import dump, parse
-from posttrain.run.loop import RlLoop, rl_spec
 from posttrain.run.parts import Parts, make_domains, start
 from posttrain.run.record import Recorder, RunState
-from posttrain.run.sft import Plateau, SftLoop, demonstrations, sft_spec
-from posttrain.schedule.stratified import Stratified
+from posttrain.run.rl import run_rl_stage
+from posttrain.run.rl_stage import RlStage
+from posttrain.run.sft import Plateau, SftLoop, sft_spec
 from posttrain.store.run_directory import Manifest, RunDirectory
 
 BASE = "base"
@@ -81,11 +82,13 @@ def check(config: RunConfig, domains: Mapping[str, Domain]) -> None:
     resolve(config.model)
     find("engine", config.engine.name)
     for stage in config.stages:
-        find("loss", str(stage.loss.get("name")))
         if isinstance(stage, RlStage):
+            for loss in stage.losses:
+                find("loss", str(loss.get("name")))
             build("advantage", stage.advantage)
         else:
-            demonstrations(stage, config, domains)
+            find("loss", str(stage.loss.get("name")))
+            check_sources(stage, config, domains)
 
 
 async def _drive(
@@ -124,39 +127,47 @@ async def _stage(number: int, stage: SftStage | RlStage, parts: Parts, recorder:
     """Run one stage, from the restored position where that lies in it."""
     resumed = number == position.stage and position.step > 0
     if not resumed:
-        await parts.learner.begin_stage(sft_spec(stage) if isinstance(stage, SftStage) else rl_spec(stage))
+        if isinstance(stage, SftStage):
+            await parts.learner.begin_stage(sft_spec(stage))
         recorder.begin_stage(number)
     parts.observer.stage(stage.name, stage.max_steps if isinstance(stage, SftStage) else stage.steps)
-    first_step = position.step if resumed else 0
     if isinstance(stage, SftStage):
         plateau = (
             Plateau(best=position.plateau["best"], failures=int(position.plateau["failures"] or 0))
             if resumed
             else Plateau()
         )
-        steps = await SftLoop(stage, parts, recorder, first_step=first_step, plateau=plateau).run()
+        rows = await gather(stage, number, parts, recorder.demonstrations, resumed=resumed)
+        steps = await SftLoop(
+            stage,
+            parts,
+            recorder,
+            rows,
+            first_step=position.step if resumed else 0,
+            plateau=plateau,
+            on_evaluation=_evaluation(number, stage, parts, recorder),
+        ).run()
         await parts.publish(parts.version + 1)
     else:
-        mixture = _mixture(parts)
-        if resumed:
-            mixture.load_state(position.mixture)
-        await RlLoop(stage, parts, recorder, mixture, first_step).run()
-        steps = stage.steps
+        steps = await run_rl_stage(
+            stage, parts, recorder, position if resumed else None, _evaluation(number, stage, parts, recorder)
+        )
     await recorder.checkpoint(steps, finished=True)
 
 
-def _mixture(parts: Parts) -> Mixture:
-    configs = parts.config.domains
-    return Stratified(
-        domains=parts.rollouts.domains,
-        weights={name: config.weight for name, config in configs.items()},
-        levels={name: dict.fromkeys(config.levels, 1.0) for name, config in configs.items()},
-        seed=parts.config.seed,
-        excluded=parts.suite.task_ids,
-    )
+def _evaluation(
+    number: int, stage: SftStage | RlStage, parts: Parts, recorder: Recorder
+) -> Callable[[int], Awaitable[None]]:
+    """Scores the policy that the engine holds, while the stage goes on: after the step whose number it is given."""
+
+    async def evaluate_after(step: int) -> None:
+        await _report(parts, recorder, number + 1, f"{stage.name}-{step:06d}", step)
+        parts.observer.stage(stage.name, stage.max_steps if isinstance(stage, SftStage) else stage.steps)
+
+    return evaluate_after
 
 
-async def _report(parts: Parts, recorder: Recorder, number: int, label: str) -> EvalReport:
+async def _report(parts: Parts, recorder: Recorder, number: int, label: str, step: int = 0) -> EvalReport:
     """The report of the weights that the engine now holds, or the one that an earlier process already wrote."""
     known = recorder.known_report(number, label)
     if known is not None and known.suite_id == parts.suite.suite_id:
@@ -179,7 +190,7 @@ async def _report(parts: Parts, recorder: Recorder, number: int, label: str) -> 
         version=parts.version,
         on_done=parts.observer.advance,
     )
-    recorder.report(number, report, groups)
+    recorder.report(number, step, report, groups)
     parts.observer.note(
         f"{label}: pass@1 {report.mean.pass_at_1:.3f} [{report.mean.ci95[0]:.3f}, {report.mean.ci95[1]:.3f}]"
     )

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 import shutil
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,10 +39,12 @@ class Checkpoints:
     `begin` and `commit` block on the disk: from an event loop, call them in a thread.
     """
 
-    def __init__(self, folder: Path, keep: int) -> None:
+    def __init__(self, folder: Path, keep: int, worth_keeping: Callable[[Json], bool] = bool) -> None:
+        """The newest `keep` stay, and the newest whose state is `worth_keeping`."""
         assert keep >= 1, keep
         self._folder = folder
         self._keep = keep
+        self._worth_keeping = worth_keeping
 
     def begin(self, label: str) -> Path:
         """A new empty folder to fill; what an earlier, unfinished one left behind is removed first."""
@@ -68,7 +71,11 @@ class Checkpoints:
     def latest(self) -> Checkpoint | None:
         """The last whole one. Raises `UserError` where a newer posttrain wrote it."""
         whole = self._whole()
-        return Checkpoint(whole[-1], read_json(whole[-1] / MARKER)["state"]) if whole else None
+        return _checkpoint(whole[-1]) if whole else None
+
+    def whole(self) -> list[Checkpoint]:
+        """All of them, the oldest first. Raises `UserError` where a newer posttrain wrote one."""
+        return [_checkpoint(path) for path in self._whole()]
 
     def _folders(self) -> list[Path]:
         found = [(int(match[1]), path) for path in self._folder.glob("*-*") if (match := _NAME.fullmatch(path.name))]
@@ -81,18 +88,35 @@ class Checkpoints:
         folders = self._folders()
         return int(folders[-1].name.partition("-")[0]) + 1 if folders else 0
 
+    def remove_after(self, checkpoint: Checkpoint) -> None:
+        """Remove the newer ones: what they hold is not to be gone on from."""
+        for path in self._whole():
+            if path.name > checkpoint.path.name:
+                _remove(path)
+
     def _prune(self) -> None:
-        for path in self._whole()[: -self._keep]:
-            with storing(path):
-                (path / MARKER).unlink()  # first: a half-removed folder must not look whole
-                sync(path)
-                shutil.rmtree(path)
+        whole = self.whole()
+        worth = [checkpoint.path for checkpoint in whole if self._worth_keeping(checkpoint.state)][-1:]
+        for checkpoint in whole[: -self._keep]:
+            if checkpoint.path not in worth:
+                _remove(checkpoint.path)
 
     def _remove_unmarked(self) -> None:
         for path in self._folders():
             if not (path / MARKER).exists():
                 with storing(path):
                     shutil.rmtree(path)
+
+
+def _remove(path: Path) -> None:
+    with storing(path):
+        (path / MARKER).unlink()  # first: a half-removed folder must not look whole
+        sync(path)
+        shutil.rmtree(path)
+
+
+def _checkpoint(path: Path) -> Checkpoint:
+    return Checkpoint(path, read_json(path / MARKER)["state"])
 
 
 def _is_whole(path: Path) -> bool:

@@ -14,7 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from posttrain.core.errors import StoreError
 from posttrain.core.types import EvalReport, Json
-from posttrain.store.files import read_json, write_json
+from posttrain.store.files import read_json, storing, write_json
 
 _FILE_NAME = re.compile(r"(\d{2,})-(.+)\.json")
 
@@ -46,6 +46,15 @@ def read_reports(folder: Path) -> list[EvalReport]:
     """All of a run's reports, in order; none where there is no folder."""
     numbered = [(int(match[1]), path) for path in folder.glob("*.json") if (match := _FILE_NAME.fullmatch(path.name))]
     return [read_report(path) for _, path in sorted(numbered)]
+
+
+def remove_reports_after(folder: Path, number: int, stage: str, step: int) -> None:
+    """Those made inside a stage after `step` steps of it: the run has gone back to before them."""
+    for path in folder.glob(f"{number:02d}-{stage}-*.json"):
+        made_after = path.stem.rpartition("-")[2]
+        if made_after.isdigit() and int(made_after) > step:
+            with storing(path):
+                path.unlink()
 
 
 def _with_nan(score: Mapping[str, Json]) -> dict[str, Json]:

@@ -5,6 +5,7 @@
     lock            the one process that writes
     metrics.jsonl   one line a step            trajectories/   one Parquet file a step
     evals/          NN-label.json              checkpoints/    each whole or absent
+    demonstrations/ what SFT stages learn from
     logs/           of workers and watchdog    result.json     there when the run is finished
 
 It neither reads nor writes what the other files hold; `metrics`, `trajectories`, `reports`, `checkpoints` do.
@@ -93,6 +94,10 @@ class RunDirectory:
     @property
     def evals(self) -> Path:
         return self.path / "evals"
+
+    @property
+    def demonstrations(self) -> Path:
+        return self.path / "demonstrations"
 
     @property
     def checkpoints(self) -> Path:

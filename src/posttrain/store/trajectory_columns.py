@@ -22,6 +22,7 @@ from posttrain.core.types import (
     Role,
     Split,
     StopReason,
+    Turn,
     Verdict,
     VerdictStatus,
 )
@@ -45,6 +46,7 @@ ARROW_TYPES: Mapping[str, str] = {
     "sampled": "list<bool>",
     "behavior_logprobs": "list<float>",
     "versions": "list<int32>",
+    "turns": "string",
     "stop": "string",
     "status": "string",
     "score": "double",
@@ -72,7 +74,7 @@ _ARRAY_TYPES: Mapping[str, type[np.generic]] = {
     "behavior_logprobs": np.float32,
     "versions": np.int32,
 }
-_ENCODED = ("split", "prompt", "stop")
+_ENCODED = ("split", "prompt", "turns", "stop")
 _PLAIN = [name for name in ARROW_TYPES if name in TrajectoryRow.__dataclass_fields__ and name not in _ENCODED]
 
 
@@ -83,6 +85,7 @@ def to_columns(row: TrajectoryRow) -> dict[str, Json]:
         **{name: getattr(row, name) for name in _PLAIN},
         "split": str(row.split),
         "prompt": json.dumps([{"role": m.role, "content": m.content} for m in row.prompt], ensure_ascii=False),
+        "turns": json.dumps([[turn.start, turn.end, turn.reward, turn.done] for turn in row.turns]),
         "stop": str(row.stop),
         "status": None if verdict is None else str(verdict.status),
         "score": None if verdict is None else verdict.score,
@@ -111,6 +114,7 @@ def from_columns(columns: Mapping[str, Json]) -> TrajectoryRow:
         **{**{name: columns[name] for name in _PLAIN}, **arrays},
         split=Split(columns["split"]),
         prompt=tuple(Message(Role(m["role"]), m["content"]) for m in json.loads(columns["prompt"])),
+        turns=tuple(Turn(*turn) for turn in json.loads(columns["turns"])),
         stop=StopReason(columns["stop"]),
         verdict=_verdict(columns),
         reward=_reward(columns),

@@ -18,6 +18,7 @@ from posttrain.core.types import (
     Split,
     StopReason,
     Trajectory,
+    Turn,
     Verdict,
     VerdictStatus,
 )
@@ -45,6 +46,8 @@ class TrajectoryRow:
     sampled: BoolArray  # [T]
     behavior_logprobs: FloatArray  # [T]
     versions: IntArray  # [T]
+    turns: tuple[Turn, ...]
+    """Without what their environments noted."""
     stop: StopReason
     verdict: Verdict | None
     """Without its evidence and wall time."""
@@ -80,6 +83,7 @@ class TrajectoryRow:
             sampled=trajectory.sampled,
             behavior_logprobs=trajectory.behavior_logprobs,
             versions=trajectory.versions,
+            turns=trajectory.turns,
             stop=trajectory.stop,
             verdict=trajectory.verdict,
             reward=trajectory.reward,

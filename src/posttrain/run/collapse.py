@@ -1,0 +1,173 @@
+"""The rules that watch every stage of reinforcement learning for collapse, with the reason for each threshold.
+
+A stage's own rules come on top; one with a default's name takes its place. Nothing is evaluated here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from posttrain.core.rules import Action, Baseline, Comparison, Rule
+
+# Conservative: a healthy run raises none of them, so each asks for a lasting state far outside of what one shows. Of
+# 110 steps of the quickstart (16 groups of 8) the worst are named. They warn: which remedy is right is the user's call.
+DEFAULT_RULES = (
+    Rule(
+        name="loss_not_finite",
+        metric="loss",
+        when=Comparison.NOT_FINITE,
+        action=Action.STOP,
+        why="nothing that is learned from here on means anything",
+    ),
+    Rule(
+        name="gradient_not_finite",
+        metric="grad_norm",
+        when=Comparison.NOT_FINITE,
+        action=Action.STOP,
+        why="nothing that is learned from here on means anything",
+    ),
+    Rule(
+        name="reward_not_finite",
+        metric="reward",
+        when=Comparison.NOT_FINITE,
+        action=Action.STOP,
+        why="every advantage of the step is wrong",
+    ),
+    # The quickstart's lowest step is 0.2 of its start; every policy sharpens, so it must fall deeper.
+    Rule(
+        name="entropy_low",
+        metric="entropy",
+        when=Comparison.BELOW,
+        threshold=0.1,
+        relative_to=Baseline.START,
+        for_steps=10,
+        why="the policy hardly explores any more",
+    ),
+    # The quickstart's single steps reach twice the start; text without sense is many times above it.
+    Rule(
+        name="entropy_high",
+        metric="entropy",
+        when=Comparison.ABOVE,
+        threshold=5.0,
+        relative_to=Baseline.START,
+        for_steps=10,
+        why="the policy's distribution is dissolving into noise",
+    ),
+    # Half a nat: an average token that the policy draws is exp(-0.5) = 61 % as likely under the reference.
+    Rule(
+        name="kl_high",
+        metric="kl",
+        when=Comparison.ABOVE,
+        threshold=0.5,
+        for_steps=5,
+        why="the policy is far from its reference, and what that one could do may be lost",
+    ),
+    # Single steps reach 3 times the recent median, and one spike is what gradient clipping is for.
+    Rule(
+        name="gradient_spike",
+        metric="grad_norm",
+        when=Comparison.ABOVE,
+        threshold=10.0,
+        relative_to=Baseline.RECENT,
+        window=20,
+        for_steps=3,
+        why="updates of this kind destroy what was learned",
+    ),
+    # Fresh tasks every step make the reward noisy, and a harder mixture may halve it: warn of what lasts.
+    Rule(
+        name="reward_fell",
+        metric="reward",
+        when=Comparison.BELOW,
+        threshold=0.5,
+        relative_to=Baseline.START,
+        for_steps=20,
+        why="the policy earns less than before training",
+    ),
+    # The quickstart's highest single step is 0.875 with a pass rate that still rises.
+    Rule(
+        name="no_signal",
+        metric="zero_signal_share",
+        when=Comparison.ABOVE,
+        threshold=0.9,
+        for_steps=10,
+        why="nearly all groups agree on their reward, so nearly nothing is learned; all solved, or all lost?",
+    ),
+    # Groups may still differ, by next to nothing: with scores of 0 and 1, no spread already is no signal.
+    Rule(
+        name="rewards_alike",
+        metric="reward_spread",
+        when=Comparison.BELOW,
+        threshold=0.05,
+        relative_to=Baseline.START,
+        for_steps=10,
+        why="attempts at one task hardly differ in reward, so noise is what is learned",
+    ),
+    # Right answers that differ cannot get below 0.4 with 4 tasks of 8 attempts, nor below 0.2 with 2 tasks of 16.
+    Rule(
+        name="answers_alike",
+        metric="answer_entropy/*",
+        when=Comparison.BELOW,
+        threshold=0.05,
+        for_steps=10,
+        why="different tasks get one and the same answer",
+    ),
+    # An honest policy's share is the chance that two tasks have the same answer: 1/2 for yes or no.
+    Rule(
+        name="constant_answer",
+        metric="constant_share/*",
+        when=Comparison.ABOVE,
+        threshold=0.9,
+        for_steps=10,
+        why="the answer does not depend on the task; compare constant_score with the pass rate",
+    ),
+    # The quickstart's highest step is 0.011; long programs and proofs repeat some of their 4-grams, a loop nearly all.
+    Rule(
+        name="repetition",
+        metric="repetition",
+        when=Comparison.ABOVE,
+        threshold=0.5,
+        for_steps=5,
+        why="the policy repeats itself",
+    ),
+    # Reasoning may grow on purpose, over hundreds of steps: what doubles within 50 runs away.
+    Rule(
+        name="length_grew",
+        metric="mean_tokens",
+        when=Comparison.ABOVE,
+        threshold=2.0,
+        relative_to=Baseline.RECENT,
+        window=50,
+        for_steps=10,
+        why="attempts grow without bound",
+    ),
+    Rule(
+        name="length_shrank",
+        metric="mean_tokens",
+        when=Comparison.BELOW,
+        threshold=0.25,
+        relative_to=Baseline.START,
+        for_steps=10,
+        why="the policy hardly answers any more",
+    ),
+    # Half of the attempts say nothing about the task: they end where the limit is.
+    Rule(
+        name="truncated",
+        metric="truncated_share",
+        when=Comparison.ABOVE,
+        threshold=0.5,
+        for_steps=10,
+        why="most attempts are cut off by a length limit",
+    ),
+)
+
+
+def with_defaults(rules: Sequence[Rule]) -> list[Rule]:
+    """A stage's own rules and the default ones; a rule with the name of a default takes its place.
+
+    Raises ValueError where two of `rules` share a name.
+    """
+    own = {rule.name: rule for rule in rules}
+    if len(own) < len(rules):
+        raise ValueError(f"rules need different names, not {[rule.name for rule in rules]}")
+    defaults = [own.pop(rule.name, rule) for rule in DEFAULT_RULES]
+    return [*defaults, *own.values()]
