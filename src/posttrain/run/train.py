@@ -7,12 +7,12 @@ the stages do is in `run/sft.py` and `run/loop.py`.
 from __future__ import annotations
 
 import asyncio
-import shutil
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from posttrain.core import registry
 from posttrain.core.protocols import Domain, Mixture, Observer
 from posttrain.core.registry import build, find
 from posttrain.core.types import EvalReport
@@ -22,10 +22,11 @@ from posttrain.models.catalog import resolve
 from posttrain.run.config import RlStage, RunConfig, SftStage
 from posttrain.run.load import dump, parse
 from posttrain.run.loop import RlLoop, rl_spec
-from posttrain.run.parts import Parts, make_domains, start
+from posttrain.run.parts import Parts, engine_spec, make_domains, start
 from posttrain.run.record import Recorder, RunState
 from posttrain.run.sft import Plateau, SftLoop, demonstrations, sft_spec
 from posttrain.schedule.stratified import Stratified
+from posttrain.store.files import write_bytes
 from posttrain.store.run_directory import Manifest, RunDirectory
 
 BASE = "base"
@@ -78,8 +79,7 @@ def check(config: RunConfig, domains: Mapping[str, Domain]) -> None:
     """What can be found wrong without loading a model. Raises `UserError`."""
     if any(domain.needs_sandbox for domain in domains.values()):
         _ = build("sandbox", config.sandbox).tier  # asking for it probes the machine (law L27)
-    resolve(config.model)
-    find("engine", config.engine.name)
+    registry.check("engine", engine_spec(config.engine, resolve(config.model), config.learner.dtype))
     for stage in config.stages:
         find("loss", str(stage.loss.get("name")))
         if isinstance(stage, RlStage):
@@ -92,7 +92,7 @@ async def _drive(
     config: RunConfig, directory: RunDirectory, domains: Mapping[str, Domain], observer: Observer
 ) -> TrainResult:
     async with start(config, domains, observer, logs=directory.logs) as parts:
-        shutil.copyfile(resolve(config.model) / TOKENIZER_FILE, directory.path / TOKENIZER_FILE)
+        write_bytes(directory.path / TOKENIZER_FILE, (resolve(config.model) / TOKENIZER_FILE).read_bytes())
         recorder = Recorder(directory, config, parts)
         position = recorder.state
         if recorder.restored is not None:
