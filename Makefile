@@ -10,7 +10,7 @@ APT := apt-get install -y python3 python3-venv python3-dev make g++
 USERNS := /proc/sys/kernel/apparmor_restrict_unprivileged_userns
 
 .DEFAULT_GOAL := help
-.PHONY: help setup quickstart experiment test test-slow lint
+.PHONY: help setup quickstart experiment test test-slow lint bench docs
 
 help:
 	@echo "make VERB, where VERB is one of"
@@ -44,6 +44,14 @@ lint: setup ## check format, style, types and layers
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+bench: setup ## measure tokens a second of both engines and of the learner
+	$(BIN)/posttrain models get smollm2-135m
+	$(BIN)/python benchmarks/speed.py
+
+docs: setup ## build the documentation into site/; needs no network
+	$(BIN)/mkdocs build
+	@echo "open site/index.html"
+
 $(BIN)/pip: # the last thing that venv writes: an environment without it was interrupted
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "posttrain needs Python 3.11 or newer, and $(PYTHON) is not. Name another (make setup PYTHON=python3.12) or, as root on Debian and Ubuntu: $(APT)"; exit 1; }
@@ -53,6 +61,6 @@ $(BIN)/pip: # the last thing that venv writes: an environment without it was int
 
 $(INSTALLED): pyproject.toml constraints.txt | $(BIN)/pip
 	$(BIN)/python -m pip install --disable-pip-version-check \
-		$(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) -c constraints.txt -e '.[dev]'
+		$(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) -c constraints.txt -e '.[dev,docs]'
 	$(BIN)/python -c 'from posttrain.engines.kernels.build import prepare_kernels; print(prepare_kernels())'
 	@touch $@

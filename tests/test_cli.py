@@ -90,7 +90,7 @@ def test_dry_run_prints_the_plan_and_makes_nothing(config: Path, tmp_path: Path)
         (["train", "tiny.toml", "--set", "evaluation.tasks=100000000", "--dry-run"], "distinct evaluation tasks"),
         (["train"], "configuration file"),
         (["show", "runs/none"], "there is no run"),
-        (["models", "get", "nothing-like-it"], "no model is called"),
+        (["models", "get", "nothing-like-it"], "there is no model 'nothing-like-it'"),
         (["domains", "show", "arithmetics"], "did you mean 'arithmetic'"),
     ],
 )

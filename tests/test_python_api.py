@@ -47,7 +47,7 @@ def train(run: Path, tasks: Iterable[tuple[str, Json] | Task], **options: Any) -
         max_new_tokens=6,
         evaluation_tasks=2,
         run=run,
-        engine=INSIDE,
+        engine=EngineConfig(processes=0),
         learner=LearnerConfig(processes=0, dtype="float32"),
         **options,
     )

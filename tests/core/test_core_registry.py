@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from posttrain.core.errors import ConfigError, UnknownNameError
-from posttrain.core.registry import KINDS, build, fill, find, names, unknown
+from posttrain.core.registry import KINDS, accepts, build, check, fill, find, names, unknown
 
 PLUGIN = """
 from dataclasses import dataclass
@@ -112,3 +112,11 @@ def test_build_does_not_change_the_options_it_is_given(plugin: str) -> None:
     spec = {"name": plugin, "edge_mm": 3}
     build("domain", spec)
     assert spec == {"name": plugin, "edge_mm": 3}
+
+
+def test_options_are_checked_without_building_anything(plugin: str) -> None:
+    check("domain", {"name": plugin, "edge_mm": -1})  # only the component itself can refuse it
+    with pytest.raises(ConfigError, match="needs the option 'edge_mm'"):
+        check("domain", plugin)
+    assert accepts("domain", plugin, "label")
+    assert not accepts("domain", plugin, "lable")

@@ -22,7 +22,6 @@ tasks = 4
 samples = 2
 [engine]
 processes = {processes}
-options = {{ dtype = "float32" }}
 [learner]
 processes = {processes}
 dtype = "float32"

@@ -10,11 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from posttrain.core.errors import EngineError
+from posttrain.core.errors import DeadlineExceededError, EngineError, WorkerDiedError
 from posttrain.core.protocols import GenerateRequest, Generation
 from posttrain.core.types import StopReason
 from posttrain.fleet.engines import EnginePool, split_by_group
 from posttrain.fleet.host import InlineHost
+from posttrain.fleet.local import Placement, start_engines
 
 
 def request(name: str, group: str = "") -> GenerateRequest:
@@ -79,3 +80,30 @@ def test_engines_that_hold_different_weights_are_found_out() -> None:
         return await pool.fingerprint()
 
     assert asyncio.run(publish()) == "w@1"
+
+
+SLOW = {"name": "scripted", "delay_s": 60.0}
+
+
+def test_an_engine_in_this_process_keeps_a_deadline_itself_and_stays(tmp_path: Path) -> None:
+    async def late() -> str:
+        pool = await start_engines(SLOW, Placement(processes=0), tmp_path)
+        with pytest.raises(DeadlineExceededError, match="the scripted engine ran out of time"):
+            await pool.generate([request("r")], timeout_s=0.01)
+        return await pool.fingerprint()
+
+    assert asyncio.run(late()) == "scripted"
+
+
+def test_an_engine_in_a_process_that_misses_a_deadline_is_ended(tmp_path: Path) -> None:
+    async def late() -> None:
+        pool = await start_engines(SLOW, Placement(processes=1), tmp_path)
+        try:
+            with pytest.raises(DeadlineExceededError, match="worker engine-0: generate ran out of time"):
+                await pool.generate([request("r")], timeout_s=0.01)
+            with pytest.raises(WorkerDiedError, match="generate ran out of time"):
+                await pool.fingerprint()
+        finally:
+            await pool.close()
+
+    asyncio.run(late())

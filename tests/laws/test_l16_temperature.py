@@ -32,6 +32,18 @@ def test_each_sample_is_judged_at_its_own_temperature(trainer: Trainer) -> None:
         assert not ours[~s.trainable].any()
 
 
+def test_entropy_is_that_of_the_distribution_sampled_from(trainer: Trainer) -> None:
+    model: Any = trainer._policy.model
+    samples = [replace(s, temperature=0.5 + 0.25 * i) for i, s in enumerate(some_samples())]
+    entropies: list[float] = []
+    for s in samples:
+        with torch.no_grad():
+            table = torch.log_softmax(model(torch.from_numpy(s.tokens).long()[None]).logits[0] / s.temperature, dim=-1)
+        by_place = -(table.exp() * table).sum(dim=-1)
+        entropies += [float(by_place[place - 1]) for place in np.flatnonzero(s.trainable)]
+    assert trainer.step(samples).values["entropy"] == pytest.approx(float(np.mean(entropies)), abs=1e-5)
+
+
 def test_gradient_takes_the_temperature_too(trainer: Trainer) -> None:
     cold = [replace(s, temperature=0.5) for s in some_samples()]
     warm = [replace(s, temperature=1.0) for s in some_samples()]

@@ -51,7 +51,9 @@ def test_a_local_folder_is_itself_and_is_checked(tmp_path: Path, seedling_folder
 
 
 def test_an_unknown_word_is_answered_with_the_closest_name() -> None:
-    with pytest.raises(UnknownNameError, match=r"Did you mean smollm2-135m\? Built in: seedling, seedling-random"):
+    with pytest.raises(
+        UnknownNameError, match=r"no model 'smollm-135m'; did you mean 'smollm2-135m'\?.*seedling-random.*hub id"
+    ):
         resolve("smollm-135m")
 
 

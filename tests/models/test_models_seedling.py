@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import hashlib
 import subprocess
 import sys
 from pathlib import Path
@@ -71,5 +72,7 @@ def test_an_unlisted_word_is_spelled() -> None:
 
 
 def test_ids_do_not_move() -> None:
+    text = "\n".join(word_tokens()).encode()
+    assert hashlib.sha256(text).hexdigest() == "428065a934979ed8a37be764725023fbdf3548b883be451c10fda23d7b89bafd"
     assert [TOKENIZER.id_to_token(number) for number in range(len(CONTROL_TOKENS))] == list(CONTROL_TOKENS)
     assert len(set(TOKENIZER.get_vocab().values())) == TOKENIZER.get_vocab_size()

@@ -62,6 +62,7 @@ def test_what_is_dumped_is_read_back_equal(path: Path) -> None:
         ("stages.rl.steps=many", "stages.1.steps"),
         ("stages.rl.max_staleness=-1", "max_staleness must be at least 0"),
         ("learner.dtype=float8", "learner.dtype"),
+        ("engine.options={dtype = 'float32'}", "the engine's dtype is float32 and the learner's bfloat16"),
         ("model.name=3", "which is a plain value"),
         ("nonsense", "key.key=value"),
         ("stages.1.name=sft", "stage names must differ"),
@@ -78,6 +79,10 @@ def test_overrides_are_toml_values_and_failing_that_strings(path: Path) -> None:
     assert config.seed == 7
     assert config.model == "some/folder"
     assert config.stages[1].optimizer == {"learning_rate": 1e-3}
+
+
+def test_the_engine_may_repeat_the_learners_dtype(path: Path) -> None:
+    assert load(path, ["engine.options.dtype=float32", "learner.dtype=float32"]).learner.dtype == "float32"
 
 
 def test_a_missing_file_a_binary_file_and_broken_toml_are_sentences(tmp_path: Path) -> None:

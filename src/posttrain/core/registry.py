@@ -44,12 +44,19 @@ def build(kind: str, spec: Mapping[str, Any] | str) -> Any:
 
     Raises `UnknownNameError` for the name and `ConfigError` for an option that it lacks or cannot take.
     """
-    options = {"name": spec} if isinstance(spec, str) else dict(spec)
-    name = options.pop("name", None)
-    if not isinstance(name, str):
-        raise ConfigError(f"a {kind} is named by a string: name = …")
-    component = find(kind, name)
-    return fill(component, options, where=f"{kind} {name}")
+    component, options, where = _located(kind, spec)
+    return fill(component, options, where=where)
+
+
+def check(kind: str, spec: Mapping[str, Any] | str) -> None:
+    """Raises what `build` would for the name and the options, and builds nothing."""
+    component, options, where = _located(kind, spec)
+    _checked(component, options, where)
+
+
+def accepts(kind: str, name: str, option: str) -> bool:
+    """Whether the component has this option. Raises `UnknownNameError` for the name."""
+    return option in inspect.signature(find(kind, name)).parameters
 
 
 def fill(component: Callable[..., Any], options: Mapping[str, Any], *, where: str) -> Any:
@@ -58,6 +65,34 @@ def fill(component: Callable[..., Any], options: Mapping[str, Any], *, where: st
     An unknown, missing or ill-typed option, and a ValueError of the component's own, are one sentence each
     (`ConfigError`).
     """
+    values = _checked(component, options, where)
+    try:
+        return component(**values)
+    except UserError:
+        raise  # it says itself what is wrong
+    except ValueError as error:
+        raise ConfigError(f"{where}: {error}") from error
+
+
+def unknown(what: str, name: str, known: Iterable[str]) -> str:
+    """The sentence for a name that nobody knows."""
+    known = sorted(known)
+    close = difflib.get_close_matches(name, known, n=1)
+    hint = f"; did you mean {close[0]!r}?" if close else ""
+    return f"there is no {what} {name!r}{hint} (known: {', '.join(known) or 'none'})"
+
+
+def _located(kind: str, spec: Mapping[str, Any] | str) -> tuple[type[Any], dict[str, Any], str]:
+    """The component of a spec, its options, and what it is called in a sentence."""
+    options = {"name": spec} if isinstance(spec, str) else dict(spec)
+    name = options.pop("name", None)
+    if not isinstance(name, str):
+        raise ConfigError(f"a {kind} is named by a string: name = …")
+    return find(kind, name), options, f"{kind} {name}"
+
+
+def _checked(component: Callable[..., Any], options: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """The options as the component's annotations want them."""
     parameters = inspect.signature(component).parameters
     init = component.__init__ if inspect.isclass(component) else component
     hints = typing.get_type_hints(init, include_extras=True)
@@ -73,20 +108,7 @@ def fill(component: Callable[..., Any], options: Mapping[str, Any], *, where: st
             sentences.append(f"{where} needs the option {name!r}")
     if sentences:
         raise ConfigError("; ".join(sentences))
-    try:
-        return component(**values)
-    except UserError:
-        raise  # it says itself what is wrong
-    except ValueError as error:
-        raise ConfigError(f"{where}: {error}") from error
-
-
-def unknown(what: str, name: str, known: Iterable[str]) -> str:
-    """The sentence for a name that nobody knows."""
-    known = sorted(known)
-    close = difflib.get_close_matches(name, known, n=1)
-    hint = f"; did you mean {close[0]!r}?" if close else ""
-    return f"there is no {what} {name!r}{hint} (known: {', '.join(known) or 'none'})"
+    return values
 
 
 def _from_reference(kind: str, reference: str) -> type[Any]:

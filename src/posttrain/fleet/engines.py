@@ -31,6 +31,8 @@ class EnginePool:
     async def generate(
         self, requests: Sequence[GenerateRequest], *, timeout_s: float | None = None
     ) -> list[Generation]:
+        """As the protocol. An engine in a process of its own that misses its deadline is ended with its process, and
+        the pool with it; one in this process keeps the deadline itself, between two steps, and stays."""
         shares = split_by_group(requests, len(self._hosts))
         answers = await asyncio.gather(
             *(

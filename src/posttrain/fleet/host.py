@@ -18,7 +18,13 @@ from posttrain.workers.worker import Worker
 class Host(Protocol):
     """Something that has the part and calls its methods."""
 
-    async def call(self, method: str, *args: Any, timeout_s: float | None = None, **kwargs: Any) -> Any: ...
+    async def call(self, method: str, *args: Any, timeout_s: float | None = None, **kwargs: Any) -> Any:
+        """What the method returns. Raises `DeadlineExceededError` where it has a deadline and misses it.
+
+        A worker keeps the deadline by ending its process (law L24), and answers no more. In this process there is
+        nothing to end: the deadline is handed to the method, which must have such a parameter.
+        """
+        ...
 
     async def stop(self) -> None: ...
 
@@ -29,7 +35,8 @@ class InlineHost:
     def __init__(self, part: Any) -> None:
         self._part = part
 
-    async def call(self, method: str, *args: Any, timeout_s: float | None = None, **kwargs: Any) -> Any:
+    async def call(self, method: str, *args: Any, **kwargs: Any) -> Any:
+        """As in `Host`; `timeout_s`, where one is given, is among `kwargs`."""
         result = getattr(self._part, method)(*args, **kwargs)
         return await result if inspect.isawaitable(result) else result
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from posttrain.core.errors import WorkerDiedError
 from posttrain.core.protocols import UNCHANGED, StageSpec, StepControls, StepMetrics
 from posttrain.core.types import FloatArray, Sample
 from posttrain.fleet.host import Host
@@ -68,4 +69,9 @@ class LearnerGroup:
             shutil.rmtree(self._rendezvous, ignore_errors=True)
 
     async def _all(self, method: str, *args: Any) -> list[Any]:
-        return await asyncio.gather(*(rank.call(method, *args) for rank in self._ranks))
+        """Of every rank, in their order. Where one fails, the others complain that it left: the cause is raised."""
+        answers = await asyncio.gather(*(rank.call(method, *args) for rank in self._ranks), return_exceptions=True)
+        errors = [answer for answer in answers if isinstance(answer, BaseException)]
+        if errors:
+            raise next((error for error in errors if not isinstance(error, WorkerDiedError)), errors[0])
+        return answers

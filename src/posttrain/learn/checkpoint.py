@@ -6,7 +6,6 @@ at all is the store's affair (law L22).
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -16,8 +15,9 @@ from torch import Tensor
 
 from posttrain.core.errors import StoreError
 from posttrain.core.protocols import StageSpec
-from posttrain.core.types import Json
 from posttrain.learn.parameters import FlatParameters
+from posttrain.learn.tensor_file import write_tensors
+from posttrain.store.files import read_json, storing, write_json
 
 STATE = "trainer.json"
 
@@ -35,13 +35,12 @@ class TrainerState:
 
 
 def write(folder: Path, state: TrainerState, parameters: FlatParameters, vectors: Mapping[str, Tensor]) -> None:
-    """`vectors` are flat [P] tensors; each becomes one file of that name."""
-    from safetensors.torch import save_file
-
-    folder.mkdir(parents=True, exist_ok=True)
+    """`vectors` are flat [P] tensors; each becomes one file of that name. Raises `StorageFullError`, `StoreError`."""
+    with storing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
     for name, flat in vectors.items():
-        save_file(parameters.views(flat), folder / f"{name}.safetensors")
-    (folder / STATE).write_text(json.dumps({**asdict(state), "vectors": sorted(vectors)}, indent=2) + "\n")
+        write_tensors(folder / f"{name}.safetensors", parameters.views(flat))
+    write_json(folder / STATE, {**asdict(state), "vectors": sorted(vectors)})
 
 
 def read_state(folder: Path) -> tuple[TrainerState, set[str]]:
@@ -49,7 +48,7 @@ def read_state(folder: Path) -> tuple[TrainerState, set[str]]:
     path = folder / STATE
     if not path.is_file():
         raise StoreError(f"{folder} is not a trainer's checkpoint: it has no {STATE}")
-    plain: dict[str, Json] = json.loads(path.read_text())
+    plain = read_json(path)
     vectors = set(plain.pop("vectors"))
     stage = plain.pop("stage")
     return TrainerState(stage=StageSpec(**stage) if stage else None, **plain), vectors

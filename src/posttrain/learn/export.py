@@ -19,21 +19,23 @@ from torch import Tensor
 
 from posttrain.core.errors import ModelError
 from posttrain.core.fingerprint import fingerprint
+from posttrain.learn.tensor_file import write_tensors
+from posttrain.store.files import storing
 
 WEIGHTS = "model.safetensors"
 WEIGHT_SUFFIXES = {".safetensors", ".bin", ".pt", ".pth", ".gguf", ".h5", ".msgpack", ".onnx"}
 
 
 def export(folder: Path, source: Path, tensors: Mapping[str, Tensor]) -> str:
-    """`tensors` as they are, and the files of `source` that are no weights; returns the fingerprint (law L17)."""
-    from safetensors.torch import save_file
+    """`tensors` as they are, and the files of `source` that are no weights; returns the fingerprint (law L17).
 
-    folder.mkdir(parents=True, exist_ok=True)
-    if not (folder / "config.json").exists():
-        _copy_companions(folder, source, next(iter(tensors.values())).dtype)
-    partial = folder / f"{WEIGHTS}.partial"
-    save_file(dict(tensors), partial, metadata={"format": "pt"})
-    partial.replace(folder / WEIGHTS)
+    Raises `StorageFullError`, `StoreError`.
+    """
+    with storing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        if not (folder / "config.json").exists():
+            _copy_companions(folder, source, next(iter(tensors.values())).dtype)
+    write_tensors(folder / WEIGHTS, tensors)
     return fingerprint((name, _bits(tensor)) for name, tensor in tensors.items())
 
 

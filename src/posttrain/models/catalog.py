@@ -6,13 +6,13 @@ trained is made by `posttrain models get NAME`, never by resolving its name; thi
 
 from __future__ import annotations
 
-import difflib
 import enum
 import re
 from dataclasses import dataclass
 from pathlib import Path
 
 from posttrain.core.errors import ModelError, UnknownNameError
+from posttrain.core.registry import unknown
 from posttrain.models import seedling, smollm2
 from posttrain.models.cache import exclusive, finished_folder, missing_files, models_root
 
@@ -100,12 +100,8 @@ def resolve(name: str, *, cache: Path | None = None) -> Path:
         return _whole(_snapshot(name))
     if "/" in name or name.startswith(("~", ".")):
         raise ModelError(f"the model folder {name} does not exist")
-    known = [built.name for built in BUILT_INS]
-    close = difflib.get_close_matches(name, known, n=1)
-    hint = f" Did you mean {close[0]}?" if close else ""
-    raise UnknownNameError(
-        f"no model is called {name!r}.{hint} Built in: {', '.join(known)}; else give a folder or a hub id (owner/name)."
-    )
+    sentence = unknown("model", name, (built.name for built in BUILT_INS))
+    raise UnknownNameError(f"{sentence}; a local folder or a hub id, owner/name, would do as well")
 
 
 def _resolve_built_in(model: BuiltIn, target: Path) -> Path:

@@ -6,6 +6,8 @@ token of its own. The order gives the ids: changing it makes another model. It i
 
 from __future__ import annotations
 
+from posttrain.core.words import WORDS
+
 PAD, END = "<|pad|>", "<|end|>"
 CONTROL_TOKENS = (PAD, "<|system|>", "<|user|>", "<|assistant|>", "<|tool|>", END)
 
@@ -50,25 +52,6 @@ _NAMES_IN_CODE = """
 a b c d e f g h i j k l m n o p q r s t u v w x y z count item letter number numbers text word words xs ys
 """
 
-_NOUNS = """
-acid acorn actor age agent air alarm album angle ant apple april apron area arm army arrow art ash atom aunt
-baby back bag ball band bank barn base bath beach bean bear bed bee bell belt bench berry bike bird boat body bone
-book boot boss bowl box boy brain bread brick bridge broom brush bus bush button cabin cable cage cake calf camel
-camp candle cap car card cart case castle cat cave chair chalk cheese cherry chest chin church city clay clock
-cloud club coal coat coin comb cook corn cow crab cream crowd crown cup dance day deer desk dish dog doll door dove
-dragon dream dress drum duck dust eagle ear earth east edge egg elbow engine error eye face fact farm fence field
-fig film finger fire fish flag floor flower fly food foot forest fork fox frog fruit game garden gate ghost gift
-girl glass glove goat gold grape grass guest guitar hair hall hammer hand hat hawk head heart hen hill hole home
-honey hook horn horse hotel house ice idea ink iron island jacket jam jar jaw jeans jewel job joke judge juice
-jungle key king kite knee knife knot ladder lake lamb lamp leaf leg lemon letter light lion lip list lock log lunch
-magic maid map market mask meal meat metal milk mill mine moon moth mouse mouth music nail name neck nest net night
-noise north nose note nurse oak ocean office oil olive onion orange oven owl page paint pan paper park party path
-pea pear pen piano pie pig pilot pipe plant plate pond pool queen quilt rabbit radio rain rat rice ring river road
-robot rock roof room rope rose sail salt sand school sea seed sheep ship shirt shoe shop silk singer sky snail snow
-soap sock song soup spoon star stone storm sugar sun table tail tea tent tiger tin toe tooth town toy train tree
-truck turtle uncle van vase video voice wagon wall watch water wave whale wheel wind wing wolf wood yard year zebra
-"""
-
 _NAMES = """
 A B C D E F G H N X Y Ann Bob Cam Dan Eva Fay Gus Hal Ida Jon Kim Leo Max Ned Pam Sue
 """
@@ -89,6 +72,6 @@ _INDENTATIONS = ("\n\n", *("\n" * breaks + " " * spaces for breaks in (1, 2) for
 def word_tokens() -> list[str]:
     """The multi-byte tokens as text, each once, in the order of their ids."""
     anywhere = [*_STARTING_WORDS.split(), *_CODE_WORDS.split(), *_NAMES_IN_CODE.split(), *_NAMES.split()]
-    spaced = [*_RUNNING_WORDS.split(), *anywhere, *_NOUNS.split(), *_SPACED_MARKS.split()]
+    spaced = [*_RUNNING_WORDS.split(), *anywhere, *WORDS, *_SPACED_MARKS.split()]
     tokens = [*(f" {word}" for word in spaced), *anywhere, *_MARKS.split(), *_INDENTATIONS]
     return list(dict.fromkeys(token for token in tokens if len(token) > 1))

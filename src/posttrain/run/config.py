@@ -70,7 +70,7 @@ class LearnerConfig:
     """Data-parallel ranks; 0: inside the driver."""
     num_threads: int = 1
     dtype: Literal["bfloat16", "float32", "float64"] = "bfloat16"
-    """Of the model's arithmetic; master weights and optimizer are at least float32."""
+    """Of the model's arithmetic, the engine's too; master weights and optimizer are at least float32."""
     options: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -222,6 +222,12 @@ class RunConfig:
         names = [stage.name for stage in self.stages]
         if len(set(names)) != len(names) or "base" in names:
             raise ValueError(f"stage names must differ from one another and from 'base', not {names}")
+        sampling = self.engine.options.get("dtype", self.learner.dtype)
+        if sampling != self.learner.dtype:
+            raise ValueError(
+                f"the engine's dtype is {sampling} and the learner's {self.learner.dtype}, so published weights would "
+                "not arrive as they are: set learner.dtype alone, it holds for both"
+            )
 
 
 def _at_least(options: SftStage | PlateauConfig, least: int, *names: str) -> None:

@@ -12,7 +12,7 @@ from posttrain.gate.evaluate import EvaluationOptions
 from posttrain.models import smollm2
 from posttrain.models.cache import exclusive, finished_folder, missing_files, models_root
 from posttrain.models.catalog import BUILT_INS, resolve
-from posttrain.run.config import DomainConfig, EngineConfig, LearnerConfig, RunConfig, SftStage
+from posttrain.run.config import DomainConfig, LearnerConfig, RunConfig, SftStage
 from posttrain.run.train import MODEL_FOLDER, start_run
 
 SEEDLING = "seedling"
@@ -60,7 +60,6 @@ def seedling_config() -> RunConfig:
         ],
         evaluate_base=False,
         evaluation=EvaluationOptions(tasks=1, samples=1),
-        engine=EngineConfig(options={"dtype": "float32"}),
         learner=LearnerConfig(dtype="float32"),
     )
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from posttrain.core.errors import ConfigError, EngineError
 from posttrain.core.protocols import Domain, Learner, Observer, RolloutEngine, Sandbox
-from posttrain.core.registry import build
+from posttrain.core.registry import accepts, build
 from posttrain.core.seeding import stable_hash
 from posttrain.fleet.learners import LearnerGroup
 from posttrain.fleet.local import start_engines, start_learners
@@ -82,6 +82,17 @@ def check_level(domain: Domain, level: int) -> None:
         raise ConfigError(f"domain {domain.name} has levels 1 to {domain.levels}, not {level}")
 
 
+def engine_spec(engine: EngineConfig, model: Path, dtype: str | None) -> dict[str, object]:
+    """What the engine is built from. An engine that has a `dtype` and is told none computes in the learner's.
+
+    `dtype` is the learner's; None, where there is no learner, leaves the engine to its own default.
+    """
+    given: dict[str, object] = {"name": engine.name, "model": model, **engine.options}
+    if dtype is not None and accepts("engine", engine.name, "dtype"):
+        return {"dtype": dtype, **given}
+    return given
+
+
 def make_suite(config: RunConfig, domains: Mapping[str, Domain]) -> Suite:
     """The run's fixed evaluation suite; its sampling seed is kept apart from the run's."""
     levels = {name: config.domains[name].levels for name in domains}
@@ -104,8 +115,9 @@ async def start(
                     model,
                     domains,
                     observer,
-                    system_prompt=config.system_prompt,
                     logs=logs,
+                    dtype=config.learner.dtype,
+                    system_prompt=config.system_prompt,
                 )
             )
         finally:
@@ -149,16 +161,17 @@ async def start_rollouts(
     observer: Observer,
     *,
     logs: Path,
+    dtype: str | None = None,
     system_prompt: str | None = None,
 ) -> AsyncIterator[Rollouts]:
-    """The sampling half alone."""
+    """The sampling half alone; `dtype` as in `engine_spec`."""
     observer.phase("loading the model")
     async with contextlib.AsyncExitStack() as stack:
         box: Sandbox | None = None
         if any(domain.needs_sandbox for domain in domains.values()):
             box = build("sandbox", sandbox)
             stack.push_async_callback(box.close)
-        pool = await start_engines({"name": engine.name, "model": model, **engine.options}, engine.placement, logs)
+        pool = await start_engines(engine_spec(engine, model, dtype), engine.placement, logs)
         stack.push_async_callback(pool.close)
         renderer = ChatRenderer.load(model, system_prompt)
         max_context = (await pool.capabilities()).max_context

@@ -7,14 +7,14 @@ the stages do is in `run/sft.py` and `run/rl.py`.
 from __future__ import annotations
 
 import asyncio
-import shutil
 import sys
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from posttrain.core import registry
 from posttrain.core.protocols import Domain, Observer
-from posttrain.core.registry import build, find
+from posttrain.core.registry import build
 from posttrain.core.types import EvalReport
 from posttrain.gate.evaluate import best_constants, evaluate
 from posttrain.gate.statistics import Gain, paired_gain
@@ -22,11 +22,12 @@ from posttrain.models.catalog import resolve
 from posttrain.run.config import RunConfig, SftStage
 from posttrain.run.demonstrations import check_sources, gather
 from posttrain.run.load import dump, parse
-from posttrain.run.parts import Parts, make_domains, start
+from posttrain.run.parts import Parts, engine_spec, make_domains, start
 from posttrain.run.record import Recorder, RunState
 from posttrain.run.rl import run_rl_stage
 from posttrain.run.rl_stage import RlStage
 from posttrain.run.sft import Plateau, SftLoop, sft_spec
+from posttrain.store.files import write_bytes
 from posttrain.store.run_directory import Manifest, RunDirectory
 
 BASE = "base"
@@ -79,15 +80,14 @@ def check(config: RunConfig, domains: Mapping[str, Domain]) -> None:
     """What can be found wrong without loading a model. Raises `UserError`."""
     if any(domain.needs_sandbox for domain in domains.values()):
         _ = build("sandbox", config.sandbox).tier  # asking for it probes the machine (law L27)
-    resolve(config.model)
-    find("engine", config.engine.name)
+    registry.check("engine", engine_spec(config.engine, resolve(config.model), config.learner.dtype))
     for stage in config.stages:
         if isinstance(stage, RlStage):
             for loss in stage.losses:
-                find("loss", str(loss.get("name")))
+                build("loss", loss)
             build("advantage", stage.advantage)
         else:
-            find("loss", str(stage.loss.get("name")))
+            build("loss", stage.loss)
             check_sources(stage, config, domains)
 
 
@@ -95,7 +95,7 @@ async def _drive(
     config: RunConfig, directory: RunDirectory, domains: Mapping[str, Domain], observer: Observer
 ) -> TrainResult:
     async with start(config, domains, observer, logs=directory.logs) as parts:
-        shutil.copyfile(resolve(config.model) / TOKENIZER_FILE, directory.path / TOKENIZER_FILE)
+        write_bytes(directory.path / TOKENIZER_FILE, (resolve(config.model) / TOKENIZER_FILE).read_bytes())
         recorder = Recorder(directory, config, parts)
         position = recorder.state
         if recorder.restored is not None:

@@ -17,7 +17,7 @@ import socket
 import sys
 from typing import Any
 
-from posttrain.workers import wire
+from posttrain.workers import heap, wire
 from posttrain.workers.messages import Build, Raised, Request, Returned
 
 _PR_SET_PDEATHSIG = 1
@@ -71,6 +71,8 @@ def _serve_one(channel: socket.socket, server: Server) -> bool:
     if frame is None:
         return False
     wire.send(channel, server.answer(frame))
+    del frame
+    heap.give_back()  # the caller has its answer and need not wait for this
     return True
 
 
