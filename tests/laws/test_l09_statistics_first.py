@@ -84,6 +84,14 @@ def test_group_without_signal_may_be_kept_whole_and_is_counted_all_the_same() ->
     assert (chosen.num_groups_without_signal, chosen.num_without_verdict) == (1, 1)
 
 
+def test_signal_is_looked_for_in_the_whole_group_before_attempts_are_masked() -> None:
+    cut = StopReason.MAX_NEW_TOKENS
+    mixed = group(attempt(1.0, name="g/0", stop=cut), attempt(0.0, name="g/1", stop=cut), attempt(0.5, name="g/2"))
+    chosen = selected(mixed, truncated="mask")
+    assert [s.trajectory_id for s in chosen.samples] == ["g/2"]
+    assert (chosen.num_groups_without_signal, chosen.num_masked_truncated) == (0, 2)
+
+
 def test_group_with_signal_keeps_its_average_attempts() -> None:
     chosen = selected(siblings([1.0, 0.5, 0.0]))
     assert [float(s.advantages[2]) for s in chosen.samples] == [0.5, 0.0, -0.5]

@@ -100,3 +100,21 @@ def test_removal_begins_with_the_marker(tmp_path: Path, monkeypatch: pytest.Monk
     assert not (first.path / MARKER).exists()
     write(checkpoints, "rl-3")
     assert names(tmp_path) == ["000002-rl-3"]
+
+
+def test_the_newest_that_is_worth_keeping_stays_beyond_those_that_are_kept(tmp_path: Path) -> None:
+    checkpoints = Checkpoints(tmp_path, keep=1, worth_keeping=lambda state: bool(state["good"]))
+    for number, good in enumerate([True, True, False, False]):
+        checkpoints.commit(checkpoints.begin(f"n{number}"), {"good": good, "number": number})
+    assert [found.state["number"] for found in checkpoints.whole()] == [1, 3]
+
+
+def test_going_back_to_one_removes_the_newer_ones(tmp_path: Path) -> None:
+    checkpoints = Checkpoints(tmp_path, keep=3)
+    for number in range(3):
+        checkpoints.commit(checkpoints.begin(f"n{number}"), {"number": number})
+    checkpoints.remove_after(checkpoints.whole()[0])
+    latest = checkpoints.latest()
+    assert latest is not None
+    assert latest.state == {"number": 0}
+    assert len(checkpoints.whole()) == 1

@@ -118,7 +118,8 @@ NO_POLICY_TERM = ("entropy_bonus", "kl_penalty", "value", "supervised")
 def with_preset(stage: Mapping[str, Json]) -> Options:
     """An RL stage's table with its `preset` laid under it; tables inside are laid under one another key by key.
 
-    Other stages have none. Raises `ConfigError` where there is no such preset. Applied to its own result it changes nothing.
+    Other stages have none. Raises `ConfigError` where there is no such preset. Applied to its own result it changes
+    nothing.
     """
     name = stage.get("preset")
     if not name or stage.get("kind") != "rl":

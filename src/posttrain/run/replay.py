@@ -62,8 +62,13 @@ class Replay:
         return all(self.values[name] == self.recorded[name] for name in COMPARED)
 
 
-def replay(run: Path, step: int, stage_name: str | None, observer: Observer) -> Replay:
-    """Step `step` of an RL stage, counted from 1. Raises `UserError` where the run has not what it takes."""
+def replay(
+    run: Path, step: int, stage_name: str | None, observer: Observer, domains: Mapping[str, Domain] | None = None
+) -> Replay:
+    """Step `step` of an RL stage, counted from 1; `domains` as in `start_run`.
+
+    Raises `UserError` where the run has not what it takes.
+    """
     directory = RunDirectory.open(run)
     config = parse(directory.config())
     number, stage = _stage(config, stage_name)
@@ -76,7 +81,8 @@ def replay(run: Path, step: int, stage_name: str | None, observer: Observer) -> 
             f"{run} keeps no checkpoint before step {step} of stage {stage.name}: replay an earlier-kept step, or run "
             "with a larger checkpoints.keep"
         )
-    return asyncio.run(_replay(directory, config, number, stage, step, found, observer))
+    made = dict(domains) if domains is not None else make_domains(config.domains)
+    return asyncio.run(_replay(directory, config, number, stage, step, found, observer, made))
 
 
 def _stage(config: RunConfig, name: str | None) -> tuple[int, RlStage]:
@@ -107,8 +113,8 @@ async def _replay(
     step: int,
     found: tuple[Checkpoint, RunState] | None,
     observer: Observer,
+    domains: Mapping[str, Domain],
 ) -> Replay:
-    domains = make_domains(config.domains)
     recorded = {r.step: r.values for r in read_metrics(directory.metrics).records if r.stage_index == number}
     stored = TrajectoryStore(directory.trajectories)
     inside = found is not None and found[1].stage == number

@@ -39,7 +39,7 @@ class Checkpoints:
     `begin` and `commit` block on the disk: from an event loop, call them in a thread.
     """
 
-    def __init__(self, folder: Path, keep: int, worth_keeping: Callable[[Json], bool] = bool) -> None:
+    def __init__(self, folder: Path, keep: int, worth_keeping: Callable[[Json], bool] | None = None) -> None:
         """The newest `keep` stay, and the newest whose state is `worth_keeping`."""
         assert keep >= 1, keep
         self._folder = folder
@@ -96,7 +96,7 @@ class Checkpoints:
 
     def _prune(self) -> None:
         whole = self.whole()
-        worth = [checkpoint.path for checkpoint in whole if self._worth_keeping(checkpoint.state)][-1:]
+        worth = [found.path for found in whole if self._worth_keeping and self._worth_keeping(found.state)][-1:]
         for checkpoint in whole[: -self._keep]:
             if checkpoint.path not in worth:
                 _remove(checkpoint.path)
