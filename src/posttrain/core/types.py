@@ -180,6 +180,7 @@ class Turn:
     start: int
     end: int
     reward: float = 0.0
+    """The environment's, for this turn. Where `done`, it is the verdict's score once more and is not counted twice."""
     done: bool = True
     info: Mapping[str, Json] = field(default_factory=dict)
 
