@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,11 +27,11 @@ def test_an_engine_without_a_type_is_told_none() -> None:
 
 
 def test_options_of_the_engine_are_checked_before_it_is_built() -> None:
-    def run(engine: EngineConfig, learner: LearnerConfig | None = None) -> None:
+    def run(engine: EngineConfig, learner: LearnerConfig | None = None, **stage: Any) -> None:
         config = RunConfig(
             model="seedling-random",
             domains={"arithmetic": DomainConfig()},
-            stages=[RlStage(kind="rl")],
+            stages=[RlStage(kind="rl", **stage)],
             engine=engine,
             learner=learner or LearnerConfig(),
         )
@@ -43,5 +44,7 @@ def test_options_of_the_engine_are_checked_before_it_is_built() -> None:
         run(EngineConfig(), LearnerConfig(dtype="float64"))
     with pytest.raises(ConfigError, match="no option of engine torch 'max_row'; did you mean 'max_rows'"):
         run(EngineConfig(options={"max_row": 3}))
+    with pytest.raises(ConfigError, match="optimizer of stage rl: learning_rate must be a finite number"):
+        run(EngineConfig(), optimizer={"learning_rate": float("nan")})
     with pytest.raises(UnknownNameError, match="no engine 'tourch'; did you mean 'torch'"):
         run(EngineConfig(name="tourch"))

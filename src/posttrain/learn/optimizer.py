@@ -37,8 +37,8 @@ class OptimizerOptions:
 
     def __post_init__(self) -> None:
         for name in ("learning_rate", "warmup_steps", "eps", "weight_decay", "max_grad_norm"):
-            if not getattr(self, name) >= 0:
-                raise ValueError(f"{name} must be at least 0, not {getattr(self, name)}")
+            if not 0 <= getattr(self, name) < math.inf:
+                raise ValueError(f"{name} must be a finite number of at least 0, not {getattr(self, name)}")
         if not all(0.0 <= beta < 1.0 for beta in self.betas):
             raise ValueError(f"betas must lie in [0, 1), not {self.betas}")
 

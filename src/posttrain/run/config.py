@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -40,6 +41,8 @@ class DomainConfig:
     def __post_init__(self) -> None:
         if not self.levels:
             raise ValueError("level needs at least one number")
+        if not (math.isfinite(self.weight) and self.weight > 0.0):
+            raise ValueError(f"weight must be above 0, not {self.weight}: leave the domain out instead")
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ Options that contradict one another are refused when the configuration is read. 
 from __future__ import annotations
 
 import dataclasses
+import math
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
@@ -13,7 +14,6 @@ from pydantic import ConfigDict
 
 from posttrain.core.rules import Rule
 from posttrain.learn.samples import Reduction, SilentGroups, Truncated
-from posttrain.losses.kl import KLEstimator
 from posttrain.run.collapse import with_defaults
 from posttrain.run.presets import contradictions
 
@@ -28,7 +28,7 @@ class KLConfig:
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
 
     coefficient: float = 0.01
-    estimator: KLEstimator = "k3"
+    estimator: Literal["k1", "k2", "k3"] = "k3"
     place: Literal["loss", "reward"] = "loss"
     target: float = 0.0
     """Nats a token that the coefficient is steered to, up or down by at most `max_change` a step; 0: it is fixed."""
@@ -122,6 +122,8 @@ class RlStage:
         _at_least(self, 1, "steps", "groups_per_step", "group_size", "updates_per_step", "epochs")
         _at_least(self, 0, "max_staleness", "refill_rounds", "overlong_buffer_tokens", "fixed_length_tokens")
         _at_least(self, 0, "max_update_kl", "max_roll_backs", "evaluate_every_steps")
+        if not math.isfinite(self.temperature):
+            raise ValueError(f"temperature must be a finite number, not {self.temperature}")
         if self.temperature <= 0:
             raise ValueError("temperature 0 cannot be trained on: every group would be constant (law L16)")
         if self.updates_per_step > self.groups_per_step:

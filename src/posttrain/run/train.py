@@ -81,7 +81,10 @@ def check(config: RunConfig, domains: Mapping[str, Domain]) -> None:
     if any(domain.needs_sandbox for domain in domains.values()):
         _ = build("sandbox", config.sandbox).tier  # asking for it probes the machine (law L27)
     registry.check("engine", engine_spec(config.engine, resolve(config.model), config.learner.dtype))
+    from posttrain.learn.optimizer import OptimizerOptions  # brings torch, which importing this file must not
+
     for stage in config.stages:
+        registry.fill(OptimizerOptions, stage.optimizer, where=f"optimizer of stage {stage.name}")
         if isinstance(stage, RlStage):
             for loss in stage.losses:
                 build("loss", loss)
