@@ -19,9 +19,11 @@ app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, help="Po
 models_app = typer.Typer(no_args_is_help=True, help="Models by name: what there is, and getting it.")
 domains_app = typer.Typer(no_args_is_help=True, help="Domains: what there is to learn, and what a task looks like.")
 bench_app = typer.Typer(no_args_is_help=True, help="Measure this machine.")
+check_app = typer.Typer(no_args_is_help=True, help="Try the laws on a plug-in, ours or yours.")
 app.add_typer(models_app, name="models")
 app.add_typer(domains_app, name="domains")
 app.add_typer(bench_app, name="bench")
+app.add_typer(check_app, name="check")
 
 STALL_S = 600.0
 """Without any sign of progress for this long, a run's watchdog names the phase and writes the stacks."""
@@ -104,6 +106,29 @@ def report(
     _finish({"report": str(path)}, as_json)
 
 
+@app.command()
+def replay(
+    run: RunArgument,
+    step: Annotated[int, typer.Argument(min=1, metavar="STEP", help="Of an RL stage, counted from 1.")],
+    stage: Annotated[str | None, typer.Option(help="Name of the stage; the last RL stage if not given.")] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Learn from a recorded step again and compare. Exit code 0 where the same came back, 1 where it did not."""
+    from rich.console import Console
+
+    from posttrain.observe.progress import progress
+    from posttrain.observe.replay_table import render
+    from posttrain.run.replay_command import replay_command
+
+    with progress(sys.stderr) as observer:
+        found = replay_command(run, step, stage, observer)
+    if not as_json:
+        render(found, Console())
+    _finish(found, as_json)
+    if not found["same"]:
+        raise typer.Exit(1)
+
+
 @models_app.command("list")
 def models_list(as_json: JsonFlag = False) -> None:
     """The built-in models."""
@@ -179,6 +204,29 @@ def bench_memory(
     if not as_json:
         render(found, Console())
     _finish(found, as_json)
+
+
+@check_app.command("loss")
+def check_loss(
+    name: Annotated[str, typer.Argument(help="A registered name or path/to/file.py:Object.")],
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="An option of the loss, such as clip_low=0.1."),
+    ] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Try every law on a loss, and show the smallest input that breaks one. Exit code 1 where one is broken."""
+    from rich.console import Console
+
+    from posttrain.observe.laws_table import render
+    from posttrain.run.check_loss import check_loss as check
+
+    found = check(name, settings or [])
+    if not as_json:
+        render(found.name, found.laws, Console())
+    _finish(found.plain(), as_json)
+    if not found.holds:
+        raise typer.Exit(1)
 
 
 @app.command()
