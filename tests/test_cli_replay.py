@@ -50,7 +50,9 @@ def test_a_step_that_comes_back_exactly_is_exit_code_0(
     assert (found["stage"], found["step"], found["from_step"], found["same"]) == ("rl", 1, 0, True)
     assert [row["name"] for row in found["compared"]] == ["loss", "grad_norm", "learning_rate", "num_loss_tokens"]
     assert all(row["same"] and row["recorded"] == row["again"] for row in found["compared"])
-    assert found["compared"][1]["recorded"] > 0.0  # a loss may be exactly 0 where advantages are centred; a gradient not
+    assert (
+        found["compared"][1]["recorded"] > 0.0
+    )  # a loss may be exactly 0 where advantages are centred; a gradient not
 
 
 def test_a_step_that_is_not_there_is_exit_code_2(

@@ -179,7 +179,7 @@ def test_without_a_compiler_the_engine_says_so_and_runs(
 ) -> None:
     monkeypatch.setenv("CXX", "/no/such/compiler")
     build.load_kernels.cache_clear()
-    engine = TorchEngine(tied)
+    engine = TorchEngine(tied, dtype="bfloat16")
     build.load_kernels.cache_clear()
     assert isinstance(engine._model.operations, TorchOperations)
     assert "without compiled kernels, at about half the speed: /no/such/compiler did not run" in caplog.text

@@ -23,6 +23,7 @@ from tests.engines.parts import (
 
 from posttrain.core.errors import ConfigError, DeadlineExceededError, EngineError, ModelError, NonFiniteError
 from posttrain.core.fingerprint import folder_fingerprint
+from posttrain.core.processor import faster_dtype
 from posttrain.core.protocols import PauseMode, RolloutEngine
 from posttrain.core.registry import build
 from posttrain.core.types import StopReason
@@ -40,7 +41,7 @@ def test_it_is_a_rollout_engine_and_a_component(tied: Path) -> None:
     engine = build("engine", {"name": "torch", "model": str(tied), "max_rows": 4})
     assert isinstance(engine, RolloutEngine)
     capabilities = asyncio.run(engine.capabilities())
-    assert (capabilities.name, capabilities.max_context, capabilities.dtype) == ("torch", CONTEXT, "bfloat16")
+    assert (capabilities.name, capabilities.max_context, capabilities.dtype) == ("torch", CONTEXT, faster_dtype())
     assert capabilities.pause_modes == (PauseMode.DRAIN,)
     assert capabilities.shares_prompts
 
@@ -67,7 +68,7 @@ def test_float32_agrees_with_the_reference_engine(model: str, max_rows: int, req
 @pytest.mark.parametrize("kernels", ["auto", "off"])
 def test_bfloat16_logprobs_stay_near_float32_ones(kernels: Kernels, tied: Path) -> None:
     requests = groups(7, 4, max_new_tokens=40)
-    found = generate(TorchEngine(tied, kernels=kernels), requests)
+    found = generate(TorchEngine(tied, dtype="bfloat16", kernels=kernels), requests)
     expected = trainer_logprobs(tied, requests, found)
     differences = np.abs(np.concatenate([one.logprobs for one in found]) - np.concatenate(expected))
     assert len(differences) == 28 * 40
@@ -77,7 +78,7 @@ def test_bfloat16_logprobs_stay_near_float32_ones(kernels: Kernels, tied: Path) 
 
 @pytest.mark.parametrize("kernels", ["auto", "off"])
 def test_the_same_call_gives_the_same_bits(kernels: Kernels, tied: Path) -> None:
-    engine = TorchEngine(tied, max_rows=5, kernels=kernels)
+    engine = TorchEngine(tied, dtype="bfloat16", max_rows=5, kernels=kernels)
     requests = groups(4, 3, max_new_tokens=20, stop_tokens=(7, 8, 9))
     first, second = generate(engine, requests), generate(engine, requests)
     assert tokens_of(first) == tokens_of(second)
@@ -195,7 +196,7 @@ def test_a_folder_without_weights_is_refused(tied: Path, tmp_path: Path) -> None
 
 def test_an_engine_without_rows_is_refused(tied: Path) -> None:
     with pytest.raises(ConfigError, match="at least 1 row"):
-        TorchEngine(tied, max_rows=0)
+        TorchEngine(tied, dtype="bfloat16", max_rows=0)
 
 
 def test_older_configurations_name_their_rotation_differently(untied: Path, tmp_path: Path) -> None:
@@ -232,7 +233,7 @@ def test_a_head_stored_beside_an_embedding_it_is_tied_to_is_not_read(tied: Path,
 
 
 def test_weights_that_are_rounded_are_announced(untied: Path, caplog: pytest.LogCaptureFixture) -> None:
-    engine = TorchEngine(untied, kernels="off")
+    engine = TorchEngine(untied, dtype="bfloat16", kernels="off")
     assert "float32 weights, which this engine rounds to torch.bfloat16" in caplog.text
     assert asyncio.run(engine.fingerprint()) != folder_fingerprint(untied)
 

@@ -56,7 +56,7 @@ class Letters:
 def conversation(name: str, *texts: str) -> list[Sample]:
     """User and assistant in turn."""
     messages = [Message((Role.USER, Role.ASSISTANT)[place % 2], text) for place, text in enumerate(texts)]
-    return conversation_samples(Letters(), name, "data", messages, first_trained=0, whole_text=False)
+    return conversation_samples(Letters(), name, "data", messages, first_trained=0, prompt_loss_weight=0.0)
 
 
 @pytest.mark.parametrize("name", LAYOUTS)

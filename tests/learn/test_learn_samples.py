@@ -105,4 +105,13 @@ def test_demonstration_weighs_each_token_alike() -> None:
     mask = np.asarray([False, True, False, True])
     sample = demonstration_sample("d", "toy", np.arange(4, dtype=np.int32), mask)
     assert sample.weight == 2
+    assert sample.trainable.tolist() == mask.tolist()
     assert sample.versions.tolist() == [-1] * 4
+
+
+def test_prompt_of_a_demonstration_weighs_what_it_is_given_and_its_first_token_nothing() -> None:
+    mask = np.asarray([False, False, True, True])
+    sample = demonstration_sample("d", "toy", np.arange(4, dtype=np.int32), mask, prompt_loss_weight=0.5)
+    assert sample.trainable.tolist() == [False, True, True, True]
+    assert sample.loss_weights[1:].tolist() == [0.5, 1.0, 1.0]
+    assert sample.weight == 2.5

@@ -91,13 +91,16 @@ def test_a_conversation_that_must_split_gives_a_sample_for_each_segment(tmp_path
     rows = read(data_stage(file), renderer)
     assert [(one.trajectory_id, one.segment) for one in rows.training] == [(f"data/{file}:1", 0), (f"data/{file}:1", 1)]
     assert [renderer.text(one.tokens[one.trainable].tolist()) for one in rows.training] == ["Hi 12!", "See you"]
-    with pytest.raises(UserError, match="no one text for whole_text to learn"):
-        read(data_stage(file, whole_text=True), renderer)
+    with pytest.raises(UserError, match="no one text whose prompt could be learned"):
+        read(data_stage(file, prompt_loss_weight=1.0), renderer)
 
 
-def test_whole_text_learns_everything_but_the_first_token(tmp_path: Path, renderer: ChatRenderer) -> None:
-    (sample,) = read(data_stage(write_rows(tmp_path / "a.jsonl", [CHAT_ROW]), whole_text=True), renderer).training
+def test_a_weight_for_prompts_learns_everything_but_the_first_token(tmp_path: Path, renderer: ChatRenderer) -> None:
+    file = write_rows(tmp_path / "a.jsonl", [CHAT_ROW])
+    (replies,) = read(data_stage(file), renderer).training
+    (sample,) = read(data_stage(file, prompt_loss_weight=0.25), renderer).training
     assert sample.trainable.tolist() == [False] + [True] * (len(sample.tokens) - 1)
+    assert sample.loss_weights.tolist() == [1.0 if reply else 0.25 for reply in replies.trainable]
 
 
 def test_held_out_rows_are_apart_and_equal_rows_are_on_one_side(tmp_path: Path, renderer: ChatRenderer) -> None:

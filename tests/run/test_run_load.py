@@ -67,7 +67,7 @@ def test_what_is_dumped_is_read_back_equal(path: Path) -> None:
         ("stages.rl.steps=many", "stages.1.steps"),
         ("stages.rl.max_staleness=-1", "max_staleness must be at least 0"),
         ("learner.dtype=float8", "learner.dtype"),
-        ("engine.options={dtype = 'float32'}", "the engine's dtype is float32 and the learner's bfloat16"),
+        ("engine.options={dtype = 'float64'}", "the engine's dtype is float64 and the learner's"),
         ("model.name=3", "which is a plain value"),
         ("nonsense", "key.key=value"),
         ("stages.1.name=sft", "stage names must differ"),

@@ -14,6 +14,7 @@ from typing import Literal
 import torch
 
 from posttrain.core.errors import ConfigError
+from posttrain.core.processor import faster_dtype
 from posttrain.core.protocols import EngineCapabilities, GenerateRequest, Generation, PauseMode
 from posttrain.engines.architecture import LlamaShape, read_shape
 from posttrain.engines.decode import Decoding
@@ -37,18 +38,20 @@ class TorchEngine(SynchronousEngine):
     def __init__(
         self,
         model: Path,
-        dtype: Literal["bfloat16", "float32"] = "bfloat16",
+        dtype: Literal["bfloat16", "float32"] | None = None,
         max_rows: int = 128,
         kernels: Literal["auto", "off"] = "auto",
     ) -> None:
         """`model` is a Hugging Face folder; its weights are version 0 until the first publish.
 
-        `max_rows` sequences decode together. `kernels`: compiled ones where they can be built and the type is
-        bfloat16, or none. Raises `ModelError` for an architecture that it does not know.
+        Without `dtype` it computes in what this processor is faster in. `max_rows` sequences decode together.
+        `kernels`: compiled ones where they can be built and the type is bfloat16, or none. Raises `ModelError` for an
+        architecture that it does not know.
         """
         super().__init__()
         if max_rows < 1:
             raise ConfigError(f"an engine needs at least 1 row, not {max_rows}")
+        dtype = dtype or faster_dtype()
         shape = read_shape(model)
         operations = _operations(shape, getattr(torch, dtype), kernels)
         self._model = Llama(shape, LlamaWeights(shape, operations), operations)

@@ -57,6 +57,9 @@ class LearnerGroup:
     async def export(self, folder: Path) -> str:
         return str(await self._ranks[0].call("export", folder))
 
+    async def export_adapter(self, folder: Path) -> None:
+        await self._ranks[0].call("export_adapter", folder)
+
     async def save(self, folder: Path) -> None:
         await self._all("save", folder)
 

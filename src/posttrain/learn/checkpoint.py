@@ -32,6 +32,8 @@ class TrainerState:
     """Steps of the stage done, empty ones included."""
     num_updates: int
     """Optimizer updates of the stage done."""
+    frozen: str = ""
+    """Fingerprint of the weights that an adapter was trained on, which no checkpoint holds; empty without adapter."""
 
 
 def write(folder: Path, state: TrainerState, parameters: FlatParameters, vectors: Mapping[str, Tensor]) -> None:

@@ -36,6 +36,11 @@ def export(folder: Path, source: Path, tensors: Mapping[str, Tensor]) -> str:
         if not (folder / "config.json").exists():
             _copy_companions(folder, source, next(iter(tensors.values())).dtype)
     write_tensors(folder / WEIGHTS, tensors)
+    return weights_fingerprint(tensors)
+
+
+def weights_fingerprint(tensors: Mapping[str, Tensor]) -> str:
+    """`core.fingerprint` of a learner's tensors."""
     return fingerprint((name, _bits(tensor)) for name, tensor in tensors.items())
 
 

@@ -105,7 +105,8 @@ class _HeadLogprobs(torch.autograd.Function):
         of_logprobs = gradients[0] if gradients[0] is not None else torch.zeros_like(temperatures)
         scale = (of_logprobs / temperatures)[:, None]
         entropy_scale = None if gradients[1] is None else (gradients[1] / temperatures)[:, None]
-        hidden_gradient, weight_gradient = torch.empty_like(hidden), torch.zeros_like(weight)
+        hidden_gradient = torch.empty_like(hidden)
+        weight_gradient = torch.zeros_like(weight) if ctx.needs_input_grad[1] else None  # a frozen head has none
         logits_gradient = torch.empty((min(GRADIENT_ROWS, len(targets)), len(weight)), dtype=weight.dtype)
         softmax = _Softmax(hidden, weight, temperatures)
         for block in _blocks(0, len(targets), GRADIENT_ROWS):
@@ -117,7 +118,8 @@ class _HeadLogprobs(torch.autograd.Function):
                 )
             gradient = logits_gradient[: block.stop - block.start]
             torch.mm(gradient, weight, out=hidden_gradient[block])
-            weight_gradient.addmm_(gradient.t(), hidden[block])
+            if weight_gradient is not None:
+                weight_gradient.addmm_(gradient.t(), hidden[block])
         return hidden_gradient, weight_gradient, None, None, None
 
 

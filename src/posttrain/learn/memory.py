@@ -1,12 +1,13 @@
 """The flat vectors that all ranks of a learner share: weights, optimizer state, gradients, a kept reference.
 
-One copy of each on the machine, except for gradients, of which each rank has its own. It only allocates and copies.
+One copy of each on the machine, frozen weights included, except for gradients, of which each rank has its own. It only
+allocates and copies.
 """
 
 from __future__ import annotations
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from posttrain.learn.optimizer import OptimizerState
 from posttrain.learn.parameters import FlatParameters
@@ -15,7 +16,7 @@ from posttrain.learn.policy import wide_dtype
 
 
 class Memory:
-    """Made by all ranks together; the model's parameters are views of `weights` afterwards."""
+    """Made by all ranks together; the model's trained parameters are views of `weights` afterwards."""
 
     def __init__(self, parameters: FlatParameters, dtype: torch.dtype, peers: Peers) -> None:
         self._parameters = parameters
@@ -55,3 +56,15 @@ class Memory:
         if self.reference is None:
             self.reference = self._peers.allocate(self._parameters.num_elements, self.weights.dtype)
         return self.reference
+
+
+def share_frozen(model: nn.Module, dtype: torch.dtype, peers: Peers) -> None:
+    """The model's frozen parameters become rank 0's, which all ranks see: one copy on the machine."""
+    frozen = FlatParameters(model, trained=False)
+    if peers.world_size == 1 or not frozen.num_elements:
+        return
+    flat = peers.allocate(frozen.num_elements, dtype)
+    if peers.rank == 0:
+        frozen.copy_to(flat)
+    peers.gather("share the frozen weights")
+    frozen.bind(flat)

@@ -1,7 +1,8 @@
 """A model's parameters laid end to end in one flat vector, matrices before vectors.
 
-One vector makes clipping, sharding over ranks, publishing and saving single operations; the model's own parameters
-become views of it. Weight decay applies to the matrices, the first `num_decayed` elements. It updates nothing.
+One vector makes clipping, sharding over ranks and saving single operations; the model's own parameters become views
+of it. Only those that are trained are in it: with an adapter, the adapter's. Weight decay applies to the matrices, the
+first `num_decayed` elements. It updates nothing.
 """
 
 from __future__ import annotations
@@ -30,11 +31,11 @@ class Slot:
 
 
 class FlatParameters:
-    """The place of each parameter of `model`; a tied parameter has one place."""
+    """The place of each parameter of `model` that is trained, or of each that is frozen; a tied one has one place."""
 
-    def __init__(self, model: nn.Module) -> None:
-        self._model = model
-        named = sorted(model.named_parameters(), key=lambda item: item[1].ndim < 2)
+    def __init__(self, model: nn.Module, *, trained: bool = True) -> None:
+        self._own = [(name, own) for name, own in model.named_parameters() if own.requires_grad == trained]
+        named = sorted(self._own, key=lambda item: item[1].ndim < 2)
         slots, start, self.num_decayed = [], 0, 0
         for name, parameter in named:
             slots.append(Slot(name, tuple(parameter.shape), start))
@@ -56,13 +57,13 @@ class FlatParameters:
         """The model's present parameters into `flat`; the gaps between them stay as they are."""
         views = self.views(flat)
         with torch.no_grad():
-            for name, parameter in self._model.named_parameters():
+            for name, parameter in self._own:
                 views[name].copy_(parameter)
 
     def bind(self, flat: Tensor) -> None:
         """The model's parameters are views of `flat` from now on."""
         views = self.views(flat)
-        for name, parameter in self._model.named_parameters():
+        for name, parameter in self._own:
             parameter.data = views[name]
 
     @contextlib.contextmanager
@@ -77,7 +78,7 @@ class FlatParameters:
     def accumulate_gradients_in(self, flat: Tensor) -> None:
         """Every backward pass adds to `flat`, in its dtype, and leaves no `.grad` behind."""
         views = self.views(flat)
-        for name, parameter in self._model.named_parameters():
+        for name, parameter in self._own:
             parameter.register_post_accumulate_grad_hook(_Adder(views[name]))
 
 

@@ -1,4 +1,4 @@
-"""A Hugging Face causal language model as a policy: log-probs of loss tokens, and nothing else.
+"""A Hugging Face causal language model as a policy: log-probs of loss tokens, and its weights by name.
 
 Hidden states are computed for every position; only those that predict a loss token meet the output head. A model
 whose attention or head does not do what packing relies on is refused at load, by trying. Dropout is off. It holds no
@@ -18,8 +18,10 @@ from torch.utils.checkpoint import checkpoint
 
 from posttrain.core.errors import ConfigError, ModelError, UserError
 from posttrain.learn import attention
-from posttrain.learn.critic import add_critic, values_of
+from posttrain.learn.critic import add_critic, is_critic, values_of
 from posttrain.learn.head import head_logprobs
+from posttrain.learn.lora import Adapter, is_adapter, plain_name
+from posttrain.learn.lora_config import LoraConfig
 from posttrain.learn.pack import Batch
 
 DTYPES = {"bfloat16": torch.bfloat16, "float32": torch.float32, "float64": torch.float64}
@@ -48,12 +50,22 @@ class Outputs:
 class Policy:
     """Wraps the model in `folder`. Its parameters are plain attributes: whoever trains may move their storage."""
 
-    def __init__(self, folder: Path, dtype: torch.dtype, *, recompute: bool = False, critic: bool = False) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        dtype: torch.dtype,
+        *,
+        recompute: bool = False,
+        critic: bool = False,
+        lora: LoraConfig | None = None,
+        seed: int = 0,
+    ) -> None:
         """`critic` adds a value head, which says 0 until it is trained. `recompute` keeps each layer's input alone and
         computes the rest again in the backward pass: the same numbers, bit for bit, in less memory and about a third
-        more time.
+        more time. With `lora` the model is frozen and an adapter trained, which begins as a function of `seed`.
 
-        Raises `ModelError` for a folder that is no causal language model or one that cannot be packed.
+        Raises `ModelError` for a folder that is no causal language model or one that cannot be packed, `ConfigError`
+        for an adapter that does not fit it.
         """
         self.folder = folder
         self.dtype = dtype
@@ -63,7 +75,27 @@ class Policy:
         if recompute:
             _recompute_layers(self.model, folder)
         _refuse_unfaithful(self)
-        self.critic: nn.Linear | None = add_critic(self.model, self.hidden_size, dtype) if critic else None
+        self.trained_dtype = dtype if lora is None else wide_dtype(dtype)
+        self.adapter = None if lora is None else Adapter(self.model, lora, folder, self.trained_dtype, seed)
+        self.critic = add_critic(self.model, self.hidden_size, self.trained_dtype) if critic else None
+
+    def parameters(self) -> dict[str, Tensor]:
+        """Of the policy as it was loaded, under the names of its folder: neither adapter nor critic."""
+        return {
+            plain_name(name): parameter.detach()
+            for name, parameter in self.model.named_parameters()
+            if not (is_adapter(name) or is_critic(name))
+        }
+
+    def tensors(self) -> dict[str, Tensor]:
+        """All that makes the policy an ordinary model, any adapter merged; what is not merged is the model's memory."""
+        buffers = {
+            name: tensor
+            for name, tensor in self.model.state_dict(keep_vars=True).items()
+            if not isinstance(tensor, nn.Parameter)
+        }
+        merged = {} if self.adapter is None else self.adapter.merged()
+        return {**self.parameters(), **merged, **buffers}
 
     def outputs(self, batch: Batch) -> Outputs:
         """What losses read of the batch's targets; everything has gradients."""

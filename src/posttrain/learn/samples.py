@@ -100,9 +100,17 @@ def sample_of(trajectory: Trajectory, temperature: float) -> Sample:
     )
 
 
-def demonstration_sample(sample_id: str, domain: str, tokens: IntArray, trainable: BoolArray) -> Sample:
-    """A row for supervised fine-tuning; any number of trainable turns, never token 0."""
+def demonstration_sample(
+    sample_id: str, domain: str, tokens: IntArray, replies: BoolArray, prompt_loss_weight: float = 0.0
+) -> Sample:
+    """A row for supervised fine-tuning: `replies` [T], any number of turns, have weight 1, the others that of prompts.
+
+    Token 0 is never learned: nothing predicts it.
+    """
     zeros = np.zeros(len(tokens), np.float32)
+    weights = np.where(replies, np.float32(1.0), np.float32(prompt_loss_weight))
+    trainable = weights > 0.0
+    trainable[0] = False
     return Sample(
         trajectory_id=sample_id,
         segment=0,
@@ -112,7 +120,7 @@ def demonstration_sample(sample_id: str, domain: str, tokens: IntArray, trainabl
         trainable=trainable,
         behavior_logprobs=zeros,
         advantages=zeros,
-        loss_weights=np.ones(len(tokens), np.float32),
+        loss_weights=weights,
         versions=np.full(len(tokens), -1, np.int32),
     )
 

@@ -8,6 +8,7 @@ prompts, rewards or advantages, and writes no logs.
 
 from __future__ import annotations
 
+import functools
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -23,10 +24,10 @@ from posttrain.core.protocols import UNCHANGED, StageSpec, StepControls, StepMet
 from posttrain.core.registry import fill
 from posttrain.core.types import FloatArray, Sample
 from posttrain.learn import checkpoint
-from posttrain.learn.critic import is_critic
-from posttrain.learn.export import export, refuse_renamed
+from posttrain.learn.export import export, refuse_renamed, weights_fingerprint
 from posttrain.learn.layout import LayoutOptions, layout
-from posttrain.learn.memory import Memory
+from posttrain.learn.lora_config import LoraConfig
+from posttrain.learn.memory import Memory, share_frozen
 from posttrain.learn.objective import Objective
 from posttrain.learn.optimizer import OptimizerOptions, ShardedAdamW
 from posttrain.learn.pack import Batch, collate
@@ -63,21 +64,26 @@ class Trainer:
         micro_batch_tokens: int = 4096,
         recompute: bool = False,
         critic: bool = False,
+        lora: LoraConfig | None = None,
+        seed: int = 0,
         peer_timeout_s: float = 600.0,
     ) -> None:
         """`model` is a Hugging Face folder; `rendezvous` a folder of their own that all ranks are given.
 
-        `row_tokens` and `micro_batch_tokens` as in `LayoutOptions`, `recompute` and `critic` as in `Policy`. Raises
-        `ModelError`, `ConfigError`.
+        `row_tokens` and `micro_batch_tokens` as in `LayoutOptions`, `recompute`, `critic`, `lora` and `seed` as in
+        `Policy`. Raises `ModelError`, `ConfigError`.
         """
         self._dtype = dtype
-        self._policy = Policy(Path(model), compute_dtype(dtype), recompute=recompute, critic=critic)
+        self._policy = Policy(
+            Path(model), compute_dtype(dtype), recompute=recompute, critic=critic, lora=lora, seed=seed
+        )
         self._layout = LayoutOptions(micro_batch_tokens, row_tokens, self._policy.hidden_size)
         self._parameters = FlatParameters(self._policy.model)
-        refuse_renamed(self._policy.folder, [s.name for s in self._parameters.slots if not is_critic(s.name)])
+        refuse_renamed(self._policy.folder, self._policy.parameters())
         self._peers = Peers(rank, world_size, rendezvous, peer_timeout_s)
         with self._peers.together():
-            self._memory = Memory(self._parameters, self._policy.dtype, self._peers)
+            self._memory = Memory(self._parameters, self._policy.trained_dtype, self._peers)
+            share_frozen(self._policy.model, self._policy.dtype, self._peers)
         self._stage: _Stage | None = None
 
     def begin_stage(self, spec: StageSpec) -> None:
@@ -165,16 +171,16 @@ class Trainer:
     def export(self, folder: Path) -> str:
         """The policy as a Hugging Face folder in the dtype it computes in; returns its fingerprint (law L17).
 
-        Called on one rank. In a folder that was exported to before, only the weights are replaced.
+        An adapter is merged. Called on one rank. In a folder that was exported to before, only the weights are
+        replaced.
         """
-        buffers = {
-            name: tensor
-            for name, tensor in self._policy.model.state_dict(keep_vars=True).items()
-            if not isinstance(tensor, torch.nn.Parameter)
-        }
-        weights = self._parameters.views(self._memory.weights)
-        policy = {name: weight for name, weight in weights.items() if not is_critic(name)}
-        return export(folder, self._policy.folder, {**policy, **buffers})
+        return export(folder, self._policy.folder, self._policy.tensors())
+
+    def export_adapter(self, folder: Path) -> None:
+        """The adapter alone, in peft's format. Called on one rank. Raises `UserError` where there is none."""
+        if self._policy.adapter is None:
+            raise UserError("all weights are trained, so there is no adapter to export: give the learner lora = {}")
+        self._policy.adapter.export(folder)
 
     def save(self, folder: Path) -> None:
         """All that `load` needs to go on bit for bit (law L21), with any number of ranks."""
@@ -184,6 +190,7 @@ class Trainer:
             stage=stage.spec if stage else None,
             step=stage.step if stage else 0,
             num_updates=stage.optimizer.num_updates if stage else 0,
+            frozen=self._frozen,
         )
         with self._peers.together():
             if self._peers.rank == 0:
@@ -195,6 +202,8 @@ class Trainer:
         state, names = checkpoint.read_state(folder)
         if state.dtype != self._dtype:
             raise ConfigError(f"{folder} was saved by a {state.dtype} trainer and this one computes in {self._dtype}")
+        if state.frozen != self._frozen:
+            raise ConfigError(f"{folder} was not saved beside the weights that are frozen here: resume with its model")
         with self._peers.together():
             vectors = self._memory.vectors(names)
             if self._peers.rank == 0:
@@ -210,6 +219,11 @@ class Trainer:
 
     def close(self) -> None:
         self._peers.close()
+
+    @functools.cached_property
+    def _frozen(self) -> str:
+        """As in `TrainerState`."""
+        return "" if self._policy.adapter is None else weights_fingerprint(self._policy.parameters())
 
     def _make_stage(self, spec: StageSpec) -> _Stage:
         options: OptimizerOptions = fill(OptimizerOptions, spec.optimizer, where="optimizer")

@@ -16,12 +16,12 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
 from posttrain.models.seedling_vocabulary import CONTROL_TOKENS, END, PAD, word_tokens
 
-HIDDEN = 192
-LAYERS = 6
-HEADS = 6
-KV_HEADS = 2
+HIDDEN = 128
+LAYERS = 4
+HEADS = 4
+KV_HEADS = 4
 HEAD_DIM = HIDDEN // HEADS
-INTERMEDIATE = 512
+INTERMEDIATE = 352
 MAX_CONTEXT = 1024
 
 TEMPLATE = (

@@ -12,8 +12,10 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import ConfigDict, Field
 
+from posttrain.core.processor import faster_dtype
 from posttrain.fleet.local import Placement
 from posttrain.gate.evaluate import EvaluationOptions
+from posttrain.learn.lora_config import LoraConfig
 from posttrain.run.rl_stage import RlStage
 
 STRICT = ConfigDict(extra="forbid")
@@ -72,8 +74,11 @@ class LearnerConfig:
     processes: int = 2
     """Data-parallel ranks; 0: inside the driver."""
     num_threads: int = 1
-    dtype: Literal["bfloat16", "float32", "float64"] = "bfloat16"
-    """Of the model's arithmetic, the engine's too; master weights and optimizer are at least float32."""
+    dtype: Literal["bfloat16", "float32", "float64"] = field(default_factory=faster_dtype)
+    """Of the model's arithmetic, the engine's too; master weights and optimizer are at least float32. If not given:
+    bfloat16 where this processor multiplies it in hardware, else float32; a run keeps what it began with."""
+    lora: LoraConfig | None = None
+    """Absent: all weights are trained; `{}`: adapters on every linear layer of the blocks."""
     options: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -143,8 +148,9 @@ class SftStage:
     max_bad_share: float = 0.01
     """The stage does not begin where more of the rows in `data` than this share cannot be used. One that is longer
     than the model's context cannot: nothing is cut."""
-    whole_text: bool = False
-    """Learn the prompt's tokens too, as pre-training does."""
+    prompt_loss_weight: float = 0.0
+    """Of a token that the assistant did not write, beside 1 for one that it did. 0: those are not learned; 1: the whole
+    text is, as in pre-training. The loss is the mean under these weights."""
     validation: int = 0
     """Rows held out from training, over all sources, for the validation loss; a plateau rule has its own."""
     validate_every_steps: int = 0
@@ -166,8 +172,9 @@ class SftStage:
             raise ValueError(
                 "demonstrations = 0 leaves nothing to learn from: give data, or demonstrations = 1 or more"
             )
-        if not 0.0 <= self.max_bad_share <= 1.0:
-            raise ValueError(f"max_bad_share must lie in [0, 1], not {self.max_bad_share}")
+        for name in ("max_bad_share", "prompt_loss_weight"):
+            if not 0.0 <= getattr(self, name) <= 1.0:
+                raise ValueError(f"{name} must lie in [0, 1], not {getattr(self, name)}")
         if self.plateau is not None and (self.validation or self.validate_every_steps):
             raise ValueError(
                 "a plateau rule states its own validation: set plateau.validation_demonstrations and "

@@ -62,7 +62,7 @@ def _samples(stage: SftStage, renderer: Renderer, row: SftRow, max_context: int)
             DOMAIN,
             row.messages,
             first_trained=row.first_trained,
-            whole_text=stage.whole_text,
+            prompt_loss_weight=stage.prompt_loss_weight,
         )
     except ModelError as error:
         return BadRow(row.place, str(error))

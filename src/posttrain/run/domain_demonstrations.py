@@ -29,7 +29,7 @@ def domain_rows(stage: SftStage, parts: Parts, held_out: int) -> Rows:
                 name,
                 (*task.prompt, Message(Role.ASSISTANT, reply)),
                 first_trained=len(task.prompt),
-                whole_text=stage.whole_text,
+                prompt_loss_weight=stage.prompt_loss_weight,
             )[0]  # one turn to learn is one segment
             for task, reply in pairs
         ]

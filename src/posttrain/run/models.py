@@ -50,11 +50,11 @@ def seedling_config() -> RunConfig:
             SftStage(
                 kind="sft",
                 name="pretrain",
-                max_steps=600,
-                demonstrations=1200,
-                demonstrations_per_step=16,
-                whole_text=True,
-                optimizer={"learning_rate": 2e-3, "warmup_steps": 20},
+                max_steps=900,
+                demonstrations=1150,
+                demonstrations_per_step=32,
+                prompt_loss_weight=0.05,
+                optimizer={"learning_rate": 3e-3, "warmup_steps": 20, "schedule": "linear"},
                 evaluate=False,
             )
         ],

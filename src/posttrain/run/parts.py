@@ -148,8 +148,10 @@ async def start_learner(config: RunConfig, *, logs: Path) -> AsyncIterator[Learn
 
 async def _learners(config: RunConfig, logs: Path) -> LearnerGroup:
     critic = any(isinstance(stage, RlStage) and stage.critic is not None for stage in config.stages)
-    options = {"model": resolve(config.model), "dtype": config.learner.dtype, "critic": critic}
-    return await start_learners({**options, **config.learner.options}, config.learner.placement, logs)
+    learner = config.learner
+    options = {"model": resolve(config.model), "dtype": learner.dtype, "critic": critic}
+    adapter = {"lora": learner.lora, "seed": config.seed}
+    return await start_learners({**options, **adapter, **learner.options}, learner.placement, logs)
 
 
 @contextlib.asynccontextmanager

@@ -9,8 +9,6 @@ import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
-
 from posttrain.core.errors import ModelError
 from posttrain.core.types import Message, Sample
 from posttrain.learn.samples import demonstration_sample
@@ -46,17 +44,21 @@ def conversation_samples(
     messages: Sequence[Message],
     *,
     first_trained: int,
-    whole_text: bool,
+    prompt_loss_weight: float,
 ) -> list[Sample]:
     """One row's samples: several where the template cannot continue its tokens (`rollout/conversation.py`).
 
-    Raises `ModelError` for what the template cannot render, or not as the one text that `whole_text` learns.
+    Raises `ModelError` for what the template cannot render, or, where its prompt is learned, not as one text.
     """
     segments = conversation_segments(renderer, messages, first_trained=first_trained)
-    if whole_text and len(segments) > 1:
-        raise ModelError("the chat template rewrites earlier turns: there is no one text for whole_text to learn")
-    masks = [np.arange(len(one.tokens)) > 0 if whole_text else one.trainable for one in segments]
+    if prompt_loss_weight and len(segments) > 1:
+        raise ModelError(
+            "the chat template rewrites earlier turns: there is no one text whose prompt could be learned "
+            "(prompt_loss_weight)"
+        )
     return [
-        dataclasses.replace(demonstration_sample(name, domain, one.tokens, mask), segment=number)
-        for number, (one, mask) in enumerate(zip(segments, masks, strict=True))
+        dataclasses.replace(
+            demonstration_sample(name, domain, one.tokens, one.trainable, prompt_loss_weight), segment=number
+        )
+        for number, one in enumerate(segments)
     ]

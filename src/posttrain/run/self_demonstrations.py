@@ -51,7 +51,7 @@ async def self_rows(
     unsolved = no_verdict = 0
     for name, of_domain in plans.items():
         best = [best_verified(attempts[plan.group_id], parts.config.seed) for plan in of_domain]
-        samples = [_sample(attempt, whole_text=stage.whole_text) if attempt else None for attempt in best]
+        samples = [_sample(attempt, stage.prompt_loss_weight) if attempt else None for attempt in best]
         training = [sample for sample in samples[held_out:] if sample is not None]
         validation = [sample for sample in samples[:held_out] if sample is not None]
         unsolved += sum(sample is None for sample in samples)
@@ -127,6 +127,6 @@ async def _attempts(
     return found
 
 
-def _sample(attempt: TrajectoryRow, *, whole_text: bool) -> Sample:
-    trainable = np.arange(len(attempt.tokens)) > 0 if whole_text else attempt.sampled
-    return demonstration_sample(f"demonstration/{attempt.task_id}", attempt.domain, attempt.tokens, trainable)
+def _sample(attempt: TrajectoryRow, prompt_loss_weight: float) -> Sample:
+    name = f"demonstration/{attempt.task_id}"
+    return demonstration_sample(name, attempt.domain, attempt.tokens, attempt.sampled, prompt_loss_weight)

@@ -18,6 +18,7 @@ from posttrain.core.registry import build
 from posttrain.core.types import EvalReport
 from posttrain.gate.evaluate import best_constants, evaluate
 from posttrain.gate.statistics import Gain, paired_gain
+from posttrain.learn.lora_config import require_peft
 from posttrain.models.catalog import resolve
 from posttrain.run.config import RunConfig, SftStage
 from posttrain.run.demonstrations import check_sources, gather
@@ -33,6 +34,8 @@ from posttrain.store.run_directory import Manifest, RunDirectory
 BASE = "base"
 MODEL_FOLDER = "model"
 """The trained policy, a Hugging Face folder in the run directory."""
+ADAPTER_FOLDER = "adapter"
+"""Beside it with LoRA: the adapter alone, as peft reads it."""
 TOKENIZER_FILE = "tokenizer.json"
 """Kept with the run, so that its tokens can be read for as long as it is."""
 
@@ -80,6 +83,8 @@ def check(config: RunConfig, domains: Mapping[str, Domain]) -> None:
     """What can be found wrong without loading a model. Raises `UserError`."""
     if any(domain.needs_sandbox for domain in domains.values()):
         _ = build("sandbox", config.sandbox).tier  # asking for it probes the machine (law L27)
+    if config.learner.lora is not None:
+        require_peft()
     registry.check("engine", engine_spec(config.engine, resolve(config.model), config.learner.dtype))
     from posttrain.learn.optimizer import OptimizerOptions  # brings torch, which importing this file must not
 
@@ -114,6 +119,8 @@ async def _drive(
             if stage.evaluate:
                 reports[stage.name] = await _report(parts, recorder, number + 1, stage.name)
         await parts.learner.export(directory.path / MODEL_FOLDER)
+        if config.learner.lora is not None:
+            await parts.learner.export_adapter(directory.path / ADAPTER_FOLDER)
         result = TrainResult(
             run=directory.path,
             model=config.model,

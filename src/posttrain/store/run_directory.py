@@ -26,7 +26,7 @@ from posttrain.core.types import Json
 from posttrain.store.files import read_json, storing, temporary_name, write_json
 from posttrain.store.run_lock import RunLock
 
-_PACKAGES = ("posttrain", "torch", "transformers", "tokenizers", "numpy")
+_PACKAGES = ("posttrain", "torch", "transformers", "peft", "tokenizers", "numpy")
 
 
 @dataclass(frozen=True)

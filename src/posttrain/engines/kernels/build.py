@@ -19,6 +19,8 @@ import torch
 from filelock import FileLock
 from platformdirs import user_cache_path
 
+from posttrain.core.processor import processor_flags
+
 _LOG = logging.getLogger(__name__)
 _SOURCE = Path(__file__).with_name("decode.cpp")
 _HEADER = Path(__file__).with_name("vectors.h")
@@ -87,17 +89,9 @@ def _cache_key(compiler: str) -> str:
         compiler,
         version,
         *_FLAGS,
-        _processor_flags(),
+        " ".join(sorted(processor_flags())) or torch.backends.cpu.get_cpu_capability(),
     ]
     return hashlib.blake2b("\0".join(parts).encode(), digest_size=12).hexdigest()
-
-
-def _processor_flags() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return torch.backends.cpu.get_cpu_capability()
-    return next((line for line in lines if line.startswith(("flags", "Features"))), "")
 
 
 def _compile(compiler: str, library: Path) -> None:
