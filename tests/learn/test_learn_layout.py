@@ -33,8 +33,10 @@ def test_prompt_of_a_group_is_computed_once() -> None:
 
 
 def test_only_identical_prefixes_of_one_group_are_shared() -> None:
-    samples = [*group(3, name="a"), *group(3, name="b"), sample(PROMPT[:-1], [1, 2, 3], name="a9", group="a")]
-    assert len(trees(layout(samples, 1, LayoutOptions()))) == 3
+    shorter, other = PROMPT[:-1], [*PROMPT[:-1], 7]
+    samples = [*group(3, name="a"), *group(3, name="b")]
+    samples += [sample(prompt, [1, 2, 3], name="a9", group="a") for prompt in (shorter, other)]
+    assert len(trees(layout(samples, 1, LayoutOptions()))) == 4
 
 
 def test_tree_too_long_for_a_row_is_split_and_repeats_its_prefix() -> None:

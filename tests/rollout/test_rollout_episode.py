@@ -68,6 +68,25 @@ def test_second_turn_begins_with_exactly_the_ids_that_were_sampled(
     assert prompts[1] == trajectory.tokens[: len(prompts[1])].tolist()
 
 
+def test_every_request_carries_the_attempts_temperature_and_every_turn_a_seed_of_its_own(
+    renderer: Any, task_maker: Any, engine_maker: Any, dialogue_maker: Any
+) -> None:
+    requests: list[GenerateRequest] = []
+
+    def reply(request: GenerateRequest) -> str:
+        requests.append(request)
+        return "a"
+
+    task = task_maker(max_turns=3)
+    generate = one_by_one(engine_maker(reply))
+    play(task, dialogue_maker(task, turns=3), generate, renderer, temperature=0.6)
+    assert [request.temperature for request in requests] == [0.6] * 3
+    assert len({request.seed for request in requests}) == 3
+    play(task, dialogue_maker(task, turns=3), generate, renderer)
+    assert [request.temperature for request in requests[3:]] == [1.0] * 3
+    assert [request.seed for request in requests[3:]] == [request.seed for request in requests[:3]]
+
+
 def test_environment_that_raises_is_a_failure_and_never_a_score(
     renderer: Any, task_maker: Any, engine_maker: Any, dialogue_maker: Any
 ) -> None:
