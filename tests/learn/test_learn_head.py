@@ -47,6 +47,16 @@ def test_gradients_are_those_of_all_logits() -> None:
         assert torch.allclose(mine, theirs, rtol=0, atol=1e-12)
 
 
+def test_frozen_head_costs_no_gradient_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    hidden, weight, targets, temperatures = inputs(torch.float64)
+    logprobs, _ = head_logprobs(hidden, weight, targets, temperatures, with_entropy=False)
+    (expected,) = torch.autograd.grad(logprobs.sum(), [hidden])
+    monkeypatch.setattr(Tensor, "addmm_", None)
+    logprobs, _ = head_logprobs(hidden, weight.detach(), targets, temperatures, with_entropy=False)
+    (found,) = torch.autograd.grad(logprobs.sum(), [hidden])
+    assert torch.equal(found, expected)
+
+
 def combined(logprobs: Tensor, entropy: Tensor) -> Tensor:
     coefficients = torch.linspace(-1.0, 2.0, len(logprobs), dtype=logprobs.dtype)
     return (coefficients * logprobs + coefficients.flip(0) * entropy).sum()

@@ -65,7 +65,7 @@ def test_every_mistake_is_a_sentence(tmp_path: Path, override: str, sentence: st
 def test_without_peft_one_sentence_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "peft" else found(name))
-    sentence = r"needs the package peft: pip install 'posttrain\[lora\]'$"
+    sentence = r"^learner.lora needs the package peft: pip install peft \(posttrain's extra 'lora'\)$"
     config = configuration(tmp_path)
     with pytest.raises(ConfigError, match=sentence):
         check(config, make_domains(config.domains))

@@ -1,13 +1,16 @@
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from posttrain.core.errors import ConfigError, UnknownNameError
+from posttrain.learn.lora_config import LoraConfig
+from posttrain.run import parts
 from posttrain.run.config import DomainConfig, EngineConfig, LearnerConfig, RunConfig
-from posttrain.run.parts import engine_spec, make_domains
+from posttrain.run.parts import engine_spec, make_domains, start_learner
 from posttrain.run.rl_stage import RlStage
 from posttrain.run.train import check
 
@@ -48,3 +51,31 @@ def test_options_of_the_engine_are_checked_before_it_is_built() -> None:
         run(EngineConfig(), optimizer={"learning_rate": float("nan")})
     with pytest.raises(UnknownNameError, match="no engine 'tourch'; did you mean 'torch'"):
         run(EngineConfig(name="tourch"))
+
+
+def test_an_adapter_begins_from_the_runs_seed(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: dict[str, Any] = {}
+
+    class Learner:
+        async def close(self) -> None: ...
+
+    async def start(options: dict[str, Any], *_: Any) -> Learner:
+        given.update(options)
+        return Learner()
+
+    async def begin(lora: LoraConfig | None) -> None:
+        config = RunConfig(
+            model="seedling-random",
+            domains={"arithmetic": DomainConfig()},
+            stages=[RlStage(kind="rl")],
+            seed=5,
+            learner=LearnerConfig(lora=lora),
+        )
+        async with start_learner(config, logs=Path("logs")):
+            pass
+
+    monkeypatch.setattr(parts, "start_learners", start)
+    asyncio.run(begin(LoraConfig(rank=2)))
+    assert (given["lora"], given["seed"]) == (LoraConfig(rank=2), 5)
+    asyncio.run(begin(None))
+    assert given["lora"] is None

@@ -38,4 +38,4 @@ class LoraConfig:
 def require_peft() -> None:
     """Raises `ConfigError` where peft is not installed."""
     if importlib.util.find_spec("peft") is None:
-        raise ConfigError("learner.lora needs the package peft: pip install 'posttrain[lora]'")
+        raise ConfigError("learner.lora needs the package peft: pip install peft (posttrain's extra 'lora')")
