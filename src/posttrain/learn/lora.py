@@ -1,14 +1,16 @@
 """Low-rank adapters on a policy's model, through peft: W is frozen, W + alpha / rank · B · A computes, A and B learn.
 
 LoRA: Hu et al., arXiv:2106.09685. B begins at zero, so an adapter that is not trained changes nothing. A and B are at
-least float32, whatever the model computes in. To everybody else the policy is an ordinary model: `merged` has its
-matrices under their own names. It trains nothing, and has no dropout.
+least float32, whatever the model computes in. Unlike peft's layers these compute with the merged matrix, rounded as it
+is published: with x · Wᵀ and the adapter's share apart, a bfloat16 engine would sample from another policy than the
+one that learns. It trains nothing, and has no dropout.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -54,19 +56,13 @@ class Adapter:
         for parameter in self._parameters().values():
             parameter.data = parameter.data.to(dtype)
         self._layers: dict[str, Any] = {name: m for name, m in model.named_modules() if isinstance(m, LoraLayer)}
+        for layer in self._layers.values():
+            layer.forward = partial(_merged_linear, layer)
 
     @torch.no_grad()
     def merged(self) -> dict[str, Tensor]:
-        """The adapted matrices, new ones, under the names that they have without adapters.
-
-        Summed in the adapter's dtype and rounded once, to that of the model.
-        """
-        matrices = {}
-        for name, layer in self._layers.items():
-            own: Tensor = layer.get_base_layer().weight
-            delta: Tensor = layer.get_delta_weight(NAME)
-            matrices[f"{name}.weight"] = delta.add_(own).to(own.dtype)
-        return matrices
+        """The adapted matrices, new ones, under the names that they have without adapters."""
+        return {f"{name}.weight": _merge(*_factors(layer)) for name, layer in self._layers.items()}
 
     def export(self, folder: Path) -> None:
         """Write what `peft.PeftModel.from_pretrained(base, folder)` reads. Raises `StorageFullError`, `StoreError`."""
@@ -80,6 +76,43 @@ class Adapter:
 
     def _parameters(self) -> dict[str, nn.Parameter]:
         return {name: parameter for name, parameter in self._model.named_parameters() if is_adapter(name)}
+
+
+class _MergedLinear(torch.autograd.Function):
+    """`[*, in]` → `[*, out]`. The rounding of the merged matrix counts as none for the gradients of A and B."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, inputs: Tensor, bias: Tensor | None, weight: Tensor, a: Tensor, b: Tensor, scale: float
+    ) -> Tensor:
+        ctx.save_for_backward(inputs, weight, a, b)
+        ctx.scale = scale
+        return nn.functional.linear(inputs, _merge(weight, a, b, scale), bias)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        inputs, weight, a, b = ctx.saved_tensors
+        # Merged again: to keep every layer's matrix until here would be a second model.
+        of_inputs = gradient @ _merge(weight, a, b, ctx.scale) if ctx.needs_input_grad[0] else None
+        outer, inner = gradient.flatten(0, -2).to(a.dtype), inputs.flatten(0, -2).to(a.dtype)
+        of_a = (outer @ b).t() @ inner * ctx.scale
+        of_b = outer.t() @ (inner @ a.t()) * ctx.scale
+        return of_inputs, None, None, of_a, of_b, None
+
+
+def _merged_linear(layer: Any, inputs: Tensor) -> Tensor:
+    output: Tensor = _MergedLinear.apply(inputs, layer.get_base_layer().bias, *_factors(layer))  # type: ignore[no-untyped-call]
+    return output
+
+
+def _factors(layer: Any) -> tuple[Tensor, Tensor, Tensor, float]:
+    """W `[out, in]`, A `[rank, in]`, B `[out, rank]` and the scale of their product."""
+    return layer.get_base_layer().weight, layer.lora_A[NAME].weight, layer.lora_B[NAME].weight, layer.scaling[NAME]
+
+
+def _merge(weight: Tensor, a: Tensor, b: Tensor, scale: float) -> Tensor:
+    """W + scale · B · A, summed in the adapter's dtype and rounded once, to that of W."""
+    return (b @ a).mul_(scale).add_(weight).to(weight.dtype)
 
 
 def is_adapter(name: str) -> bool:
