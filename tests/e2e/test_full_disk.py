@@ -32,8 +32,8 @@ demonstrations_per_step = 8
 evaluate = false
 """
 DISK_MIB = 80
-FILLED_MIB = 30
-"""Leaves room for one checkpoint of 30 MiB, not for the next one beside it."""
+FILLED_MIB = 62
+"""Leaves room for one checkpoint of 12 MiB, not for the next one beside it."""
 SCRIPT = """
 train() { "$PYTHON" -m posttrain train --run "$DISK/run" "$@"; }
 head --bytes $(($FILLED_MIB << 20)) /dev/zero > "$DISK/filler"

@@ -140,7 +140,7 @@ def test_chats_are_learned_and_then_what_the_policy_solves(whole: tuple[Path, Wa
     assert found["chats", 1].values["bad_rows"] == 1.0
     assert "bad_rows" not in found["chats", 2].values
     assert found["chats", 6].values["loss"] < found["chats", 1].values["loss"] / 2
-    assert found["own", 1].values["solved/greetings"] > 0.2
+    assert found["own", 1].values["solved/greetings"] > 0.05
     assert any("chats leaves out 1 of 125 rows" in note for note in watch.notes)
     assert any(note.startswith("own solved ") for note in watch.notes)
 
