@@ -1,8 +1,9 @@
 """Every preset on one small problem: the same start, tasks, steps and learning rate, three seeds; one table.
 
-Runs what is missing under `runs/presets`; an interrupted call goes on where it stopped. The problem is the code domain
-at its easiest level, the start a seedling that has been through `configs/seedling.toml`. KL is measured against the
-start in every run, with coefficient 0 where a preset has none. It tunes nothing for any preset.
+`python -m benchmarks.presets` runs what is missing under `runs/presets`; an interrupted call goes on where it stopped.
+The problem is the code domain at its easiest level, the start a seedling that has been through `configs/seedling.toml`.
+KL is measured against the start in every run, with coefficient 0 where a preset has none. It tunes nothing for any
+preset.
 """
 
 from __future__ import annotations
@@ -10,10 +11,10 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
-import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
+
+from benchmarks.experiment import train
 
 from posttrain.run.presets import PRESETS
 from posttrain.store.metrics import read_metrics
@@ -52,17 +53,13 @@ def main() -> None:
     arguments = parser.parse_args()
     for seed in arguments.seeds:
         for preset in PRESETS:
-            train(preset, seed, arguments)
+            train_preset(preset, seed, arguments)
     print("| preset | pass@1 by seed | mean | KL | entropy | seconds a step |\n|---|---|---|---|---|---|")
     for preset in PRESETS:
         print(row(preset, [arguments.runs / f"{preset}-{seed}" for seed in arguments.seeds]))
 
 
-def train(preset: str, seed: int, arguments: argparse.Namespace) -> None:
-    """Begin or continue one run; nothing where it has finished."""
-    run: Path = arguments.runs / f"{preset}-{seed}"
-    if (run / "result.json").exists():
-        return
+def train_preset(preset: str, seed: int, arguments: argparse.Namespace) -> None:
     arguments.runs.mkdir(parents=True, exist_ok=True)
     config = arguments.runs / f"{preset}.toml"
     config.write_text(
@@ -75,8 +72,7 @@ def train(preset: str, seed: int, arguments: argparse.Namespace) -> None:
         ),
         encoding="utf-8",
     )
-    more = ["--resume"] if (run / "manifest.json").exists() else ["--set", f"seed={seed}"]
-    subprocess.run([sys.executable, "-m", "posttrain", "train", str(config), "--run", str(run), *more], check=True)
+    train(config, arguments.runs / f"{preset}-{seed}", seed)
 
 
 def row(preset: str, runs: Sequence[Path]) -> str:

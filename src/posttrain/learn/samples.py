@@ -105,19 +105,17 @@ def demonstration_sample(
 ) -> Sample:
     """A row for supervised fine-tuning: `replies` [T], any number of turns, have weight 1, the others that of prompts.
 
-    Token 0 is never learned: nothing predicts it.
+    Token 0 is in no reply and never learned: nothing predicts it.
     """
     zeros = np.zeros(len(tokens), np.float32)
     weights = np.where(replies, np.float32(1.0), np.float32(prompt_loss_weight))
-    trainable = weights > 0.0
-    trainable[0] = False
     return Sample(
         trajectory_id=sample_id,
         segment=0,
         group_id=sample_id,
         domain=domain,
         tokens=tokens,
-        trainable=trainable,
+        trainable=replies | (np.arange(len(tokens)) > 0) if prompt_loss_weight else replies,
         behavior_logprobs=zeros,
         advantages=zeros,
         loss_weights=weights,

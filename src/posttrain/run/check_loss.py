@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 from posttrain.core.errors import ConfigError
 from posttrain.core.law_result import LawResult
 from posttrain.core.registry import build
+from posttrain.run.load import setting_value
 
 
 @dataclass(frozen=True)
@@ -45,8 +45,5 @@ def options(settings: Sequence[str]) -> Mapping[str, Any]:
         key, equals, text = setting.partition("=")
         if not equals or not key.strip():
             raise ConfigError(f"an option is written key=value, not {setting!r}")
-        try:
-            found[key.strip()] = tomllib.loads(f"value = {text}")["value"]
-        except tomllib.TOMLDecodeError:
-            found[key.strip()] = text.strip()
+        found[key.strip()] = setting_value(text)
     return found

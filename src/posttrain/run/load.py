@@ -54,15 +54,20 @@ def dump(config: RunConfig) -> dict[str, Any]:
     return data
 
 
+def setting_value(text: str) -> Any:
+    """What stands behind the equals sign of a `--set`: a TOML value or, failing that, a string."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text.strip()
+
+
 def _apply(raw: dict[str, Any], override: str) -> None:
     path, equals, text = override.partition("=")
     keys = path.strip().split(".")
     if not equals or not all(keys):
         raise ConfigError(f"an override is written key.key=value, not {override!r}")
-    try:
-        value = tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
-        value = text.strip()
+    value = setting_value(text)
     place: Any = raw
     for position, key in enumerate(keys):
         last = position == len(keys) - 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 import numpy as np
 import torch
@@ -13,7 +13,7 @@ from torch import Tensor
 
 from posttrain.losses.base import Loss, LossInputs, Terms
 from posttrain.losses.laws.case import REFERENCE, SIMPLEST, Case, Token
-from posttrain.losses.laws.measure import BrokenError, compare, measure, named
+from posttrain.losses.laws.measure import BrokenError, all_of, compare, measure
 
 SHAPES_WITHOUT_TOKENS = ((), (0,), (0, 0, 0), (1, 0), (2, 0, 1, 0))
 
@@ -34,7 +34,7 @@ def form(loss: Loss, case: Case) -> None:
         raise BrokenError(f"it returns a {type(out).__name__} and not posttrain.losses.base.Terms")
     if not out.terms:
         raise BrokenError("it returns no term")
-    for name, value in _all_of(out).items():
+    for name, value in all_of(out).items():
         if not isinstance(value, Tensor) or value.shape != given.segments.shape:
             shape = list(value.shape) if isinstance(value, Tensor) else type(value).__name__
             raise BrokenError(f"{name} is {shape} and not [{len(case.tokens)}]: the trainer reduces, a loss does not")
@@ -44,23 +44,19 @@ def form(loss: Loss, case: Case) -> None:
             raise BrokenError(f"{name} carries {'a' if value.requires_grad else 'no'} gradient")
 
 
-def _all_of(out: Terms) -> Mapping[str, Tensor]:
-    return {**named("term", out.terms), **named("metric", out.metrics), **named("maximum", out.maxima)}
-
-
 def pure(loss: Loss, case: Case) -> None:
     """Called twice with something else between, on inputs that must stay what they were."""
     given, _ = case.inputs()
     before = {name: value.clone() for name, value in _tensors(given)}
     states = _random_states()
-    first = {name: value.detach().clone() for name, value in _all_of(loss(given)).items()}
+    first = {name: value.detach().clone() for name, value in all_of(loss(given)).items()}
     if states != _random_states():
         raise BrokenError("it draws random numbers")
     for name, value in _tensors(given):
         if not torch.equal(value, before[name]):
             raise BrokenError(f"it changes {name} in place, from {before[name].tolist()} to {value.tolist()}")
     loss(Case(((SIMPLEST,),)).inputs()[0])
-    again = {name: value.detach() for name, value in _all_of(loss(given)).items()}
+    again = {name: value.detach() for name, value in all_of(loss(given)).items()}
     compare(again, first, range(len(case.tokens)), "the second time", "the first time")
 
 

@@ -30,15 +30,17 @@ class BrokenError(Exception):
 def measure(loss: Loss, case: Case, *, dtype: torch.dtype = torch.float64, without: Sequence[str] = ()) -> Said:
     given, leaves = case.inputs(dtype, without)
     out = loss(given)
-    said = {**named("term", out.terms), **named("metric", out.metrics), **named("maximum", out.maxima)}
+    said = all_of(out)
     for name, values in said.items():
         if values.shape != (len(case.tokens),):
             raise BrokenError(f"{name} is of shape {list(values.shape)} and not one value for each of the tokens")
     return {**{name: values.detach() for name, values in said.items()}, **_gradients(out, case, leaves)}
 
 
-def named(kind: str, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    return {f"{kind} {name}": value for name, value in values.items()}
+def all_of(out: Terms) -> dict[str, Tensor]:
+    """Terms, metrics and maxima, each name with its kind before it."""
+    kinds = (("term", out.terms), ("metric", out.metrics), ("maximum", out.maxima))
+    return {f"{kind} {name}": value for kind, values in kinds for name, value in values.items()}
 
 
 def gradient_by(field: str) -> str:
