@@ -73,9 +73,11 @@ def test_a_run_from_the_command_line_leaves_json_alone_on_standard_output(config
 
 
 def test_dry_run_prints_the_plan_and_makes_nothing(config: Path, tmp_path: Path) -> None:
-    planned = posttrain("train", config, "--dry-run", "--json", cwd=tmp_path)
+    planned = posttrain("train", config, "--set", "learner.lora.rank=4", "--dry-run", "--json", cwd=tmp_path)
     assert planned.returncode == 0, planned.stderr
-    assert json.loads(planned.stdout)["stages"][0]["completions"] == 2
+    plan = json.loads(planned.stdout)
+    assert plan["stages"][0]["completions"] == 2
+    assert plan["learner"]["trains"] == "LoRA of rank 4"
     assert not (tmp_path / "runs").exists()
 
 

@@ -31,13 +31,13 @@ def test_sample_trains_every_token_but_the_first() -> None:
 
 
 def test_a_step_that_does_not_fit_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    step = measured_step.MeasuredStep("", 64, chunked=True, recompute=True, limit_mib=0)
+    step = measured_step.MeasuredStep("", "float32", 64, chunked=True, recompute=True, limit_mib=0)
     monkeypatch.setattr(measured_step.MeasuredStep, "_step_s", lambda self: torch.empty(1 << 60, dtype=torch.uint8))
     assert step.measure() is None
 
 
 def test_any_other_error_of_a_step_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
-    step = measured_step.MeasuredStep("", 64, chunked=True, recompute=True, limit_mib=0)
+    step = measured_step.MeasuredStep("", "float32", 64, chunked=True, recompute=True, limit_mib=0)
     monkeypatch.setattr(measured_step.MeasuredStep, "_step_s", lambda self: torch.ones(2) @ torch.ones(3))
     with pytest.raises(RuntimeError, match="inconsistent tensor size"):
         step.measure()

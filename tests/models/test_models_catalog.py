@@ -9,6 +9,7 @@ import pytest
 from huggingface_hub.errors import LocalEntryNotFoundError
 
 from posttrain.core.errors import ModelError, UnknownNameError
+from posttrain.models import seedling
 from posttrain.models.catalog import BUILT_INS, Origin, built_in, resolve
 
 
@@ -19,16 +20,28 @@ def test_a_built_in_that_is_not_there_names_the_command_that_gets_it(tmp_path: P
 
 
 def test_a_built_in_that_is_there_is_its_folder(tmp_path: Path, seedling_folder: Path) -> None:
-    shutil.copytree(seedling_folder, tmp_path / "models" / "seedling")
-    assert resolve("seedling", cache=tmp_path) == tmp_path / "models" / "seedling"
+    folder = _record("seedling").folder(tmp_path)
+    shutil.copytree(seedling_folder, folder)
+    assert resolve("seedling", cache=tmp_path) == folder
 
 
 def test_the_cache_may_come_from_the_environment(
     tmp_path: Path, seedling_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shutil.copytree(seedling_folder, tmp_path / "models" / "seedling")
+    folder = _record("seedling").folder(tmp_path)
+    shutil.copytree(seedling_folder, folder)
     monkeypatch.setenv("POSTTRAIN_CACHE", str(tmp_path))
-    assert resolve("seedling") == tmp_path / "models" / "seedling"
+    assert resolve("seedling") == folder
+
+
+def test_a_folder_that_an_earlier_release_made_is_not_taken_for_this_one(tmp_path: Path) -> None:
+    folder = _record("seedling-random").folder(tmp_path)
+    assert folder.name == f"seedling-random-{seedling.REVISION}"
+    earlier = tmp_path / "models" / "seedling-random"
+    earlier.mkdir(parents=True)
+    for name in ("config.json", "tokenizer.json", "model.safetensors"):
+        (earlier / name).write_text("of another architecture")
+    assert resolve("seedling-random", cache=tmp_path) == folder
 
 
 def test_untrained_seedling_is_made_on_demand_and_kept(tmp_path: Path, seedling_folder: Path) -> None:

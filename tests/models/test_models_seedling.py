@@ -25,6 +25,15 @@ def test_the_same_seed_gives_the_same_bytes_in_another_process(tmp_path: Path, s
     assert all((seedling_folder / name).read_bytes() == (tmp_path / name).read_bytes() for name in names)
 
 
+def test_other_bytes_are_another_revision(seedling_folder: Path) -> None:
+    """Change both together: a cached folder is recognised by its revision alone."""
+    written = b"".join(path.read_bytes() for path in sorted(seedling_folder.iterdir()))
+    assert (seedling.REVISION, hashlib.sha256(written).hexdigest()) == (
+        2,
+        "e7977264d9b74b30275ba341868dae5e72c7895e62aef3699adf7a7f53ae3d3b",
+    )
+
+
 def test_another_seed_gives_other_weights_and_nothing_else(tmp_path: Path, seedling_folder: Path) -> None:
     seedling.create(tmp_path, seed=1)
     changed = [

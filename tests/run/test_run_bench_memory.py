@@ -11,6 +11,7 @@ from tests.learn.parts import write_tiny_model
 from posttrain.core.errors import ConfigError
 from posttrain.run import bench_memory as bench
 from posttrain.run.bench_memory import MemoryRow, Setting, bench_memory, parse_contexts
+from posttrain.run.config import LearnerConfig
 
 
 @pytest.fixture(scope="module")
@@ -50,6 +51,7 @@ def test_rows_are_all_lengths_with_and_without_each_technique(model: Path, monke
         for recompute in (True, False)
     ]
     assert found["model_context"] == 128
+    assert found["dtype"] == LearnerConfig().dtype
     assert "made for 128 positions" in found["note"]
     assert len(notes) == 9
 

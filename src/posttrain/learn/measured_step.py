@@ -37,9 +37,10 @@ class Measured:
 class MeasuredStep:
     """A worker's part; `measure` is to be called once, since a process has only one peak."""
 
-    def __init__(self, model: str, context: int, *, chunked: bool, recompute: bool, limit_mib: int) -> None:
+    def __init__(self, model: str, dtype: str, context: int, *, chunked: bool, recompute: bool, limit_mib: int) -> None:
         """`context` counts the sample's tokens; `limit_mib` bounds the process's own data, 0 does not."""
         self._model = model
+        self._dtype = dtype
         self._context = context
         self._chunked = chunked
         self._recompute = recompute
@@ -61,7 +62,7 @@ class MeasuredStep:
     def _step_s(self) -> float:
         head = head_logprobs if self._chunked else _logprobs_from_all_logits
         with patch.object(policy, "head_logprobs", head):
-            trainer = Trainer(self._model, recompute=self._recompute)
+            trainer = Trainer(self._model, self._dtype, recompute=self._recompute)
             trainer.begin_stage(StageSpec([{"name": "supervised"}], {"learning_rate": 1e-5}, total_steps=2))
             trainer.step([_sample(NUM_WARM_TOKENS)])
             return trainer.step([_sample(self._context)]).wall_s

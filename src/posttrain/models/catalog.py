@@ -41,6 +41,12 @@ class BuiltIn:
     """What `models get` fetches; 0: nothing."""
     disk_mib: int
     """What the finished folder takes."""
+    revision: int = 1
+    """Counts up whenever the name comes to mean other files: what an earlier release left in the cache is not it."""
+
+    def folder(self, cache: Path | None = None) -> Path:
+        """Where it is once it is whole; `cache` as in `cache.models_root`."""
+        return models_root(cache) / (self.name if self.revision == 1 else f"{self.name}-{self.revision}")
 
 
 BUILT_INS = (
@@ -53,6 +59,7 @@ BUILT_INS = (
         num_parameters=978_560,
         transfer_mib=0,
         disk_mib=4,
+        revision=seedling.REVISION,
     ),
     BuiltIn(
         name="seedling-random",
@@ -63,6 +70,7 @@ BUILT_INS = (
         num_parameters=978_560,
         transfer_mib=0,
         disk_mib=4,
+        revision=seedling.REVISION,
     ),
     BuiltIn(
         name=smollm2.NAME,
@@ -92,7 +100,7 @@ def resolve(name: str, *, cache: Path | None = None) -> Path:
     """
     model = built_in(name)
     if model is not None:
-        return _resolve_built_in(model, models_root(cache) / name)
+        return _resolve_built_in(model, model.folder(cache))
     folder = Path(name).expanduser()
     if folder.is_dir():
         return _whole(folder)

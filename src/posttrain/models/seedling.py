@@ -23,6 +23,8 @@ KV_HEADS = 4
 HEAD_DIM = HIDDEN // HEADS
 INTERMEDIATE = 352
 MAX_CONTEXT = 1024
+REVISION = 2
+"""To be raised with any change of what `create` writes."""
 
 TEMPLATE = (
     "{% for message in messages %}"

@@ -12,7 +12,7 @@ from rich.text import Text
 
 def render(found: dict[str, Any], console: Console) -> None:
     """Print what `bench_memory` found."""
-    title = f"One step of full fine-tuning, {found['model']}, threads: {found['num_threads']}"
+    title = f"One step of full fine-tuning, {found['model']} in {found['dtype']}, threads: {found['num_threads']}"
     table = Table(box=box.SIMPLE, title=title)
     for name in ("tokens", "chunked", "recomputed", "peak MiB", "tokens/s"):
         table.add_column(name, justify="right")

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from posttrain.core.errors import ConfigError, WorkerDiedError
+from posttrain.core.processor import faster_dtype
 from posttrain.models.catalog import resolve
 from posttrain.workers.spec import WorkerSpec
 from posttrain.workers.worker import Worker
@@ -76,6 +77,7 @@ def bench_memory(model: str, contexts: Sequence[int], note: Callable[[str], None
     return {
         "model": model,
         "model_context": model_context,
+        "dtype": faster_dtype(),
         "num_threads": _num_threads(),
         "note": about,
         "rows": [row.plain() for row in rows],
@@ -117,7 +119,7 @@ async def _measure(folder: Path, setting: Setting, scratch: Path) -> MemoryRow:
     spec = WorkerSpec(
         name=f"step of {_named(setting)}",
         factory="posttrain.learn.measured_step:MeasuredStep",
-        config={"model": str(folder), **asdict(setting), "limit_mib": limit_mib},
+        config={"model": str(folder), "dtype": faster_dtype(), **asdict(setting), "limit_mib": limit_mib},
         num_threads=_num_threads(),
         log_path=scratch / "step.log",
     )

@@ -10,8 +10,8 @@ from typing import Any
 from posttrain.core.protocols import Observer
 from posttrain.gate.evaluate import EvaluationOptions
 from posttrain.models import smollm2
-from posttrain.models.cache import exclusive, finished_folder, missing_files, models_root
-from posttrain.models.catalog import BUILT_INS, resolve
+from posttrain.models.cache import exclusive, finished_folder, missing_files
+from posttrain.models.catalog import BUILT_INS, built_in, resolve
 from posttrain.run.config import DomainConfig, LearnerConfig, RunConfig, SftStage
 from posttrain.run.train import MODEL_FOLDER, start_run
 
@@ -23,7 +23,7 @@ def list_models() -> list[dict[str, Any]]:
     return [
         {
             "name": model.name,
-            "state": "here" if not missing_files(models_root() / model.name) else "to get",
+            "state": "here" if not missing_files(model.folder()) else "to get",
             "licence": model.licence,
             "parameters": model.num_parameters,
             "description": model.description,
@@ -65,7 +65,9 @@ def seedling_config() -> RunConfig:
 
 
 def _train_seedling(observer: Observer) -> Path:
-    target = models_root() / SEEDLING
+    record = built_in(SEEDLING)
+    assert record is not None
+    target = record.folder()
     with exclusive(target):
         if target.is_dir() and not missing_files(target):
             return target

@@ -22,6 +22,10 @@ def plan(config: RunConfig, suite: Suite) -> dict[str, Any]:
             "attempts_each_time": len(suite) * (config.evaluation.samples + 1),
             "times": evaluations,
         },
+        "learner": {
+            "dtype": config.learner.dtype,
+            "trains": "all weights" if config.learner.lora is None else f"LoRA of rank {config.learner.lora.rank}",
+        },
         "processes": {"engine": config.engine.processes, "learner": config.learner.processes},
     }
 

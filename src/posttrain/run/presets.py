@@ -189,10 +189,11 @@ def _of_the_loss(stage: Mapping[str, Json]) -> list[str]:
         found.append(f"the loss {name} reads no advantage: nothing would be learned from rewards")
     if stage["max_staleness"] and name in NO_POLICY_TERM:
         found.append(f"max_staleness above 0 needs an importance correction, and the loss {name} has none (law L20)")
-    if name == "gspo" and stage["reduction"] != "sequence_mean":
+    whole = "sequence_mean" if loss.get("length_normalized", True) else "fixed_length"  # as `losses/gspo.py` derives
+    if name == "gspo" and stage["reduction"] != whole:
         found.append(
-            f'gspo weighs whole sequences, and reduction = "{stage["reduction"]}" would count long ones once for each '
-            'token: take "sequence_mean"'
+            f'gspo weighs whole sequences, and reduction = "{stage["reduction"]}" would not count each as its ratio '
+            f'does: take "{whole}"'
         )
     dual_clip = loss.get("dual_clip", 0.0)
     if isinstance(dual_clip, int | float) and 0.0 < dual_clip <= 1.0:
