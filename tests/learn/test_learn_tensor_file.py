@@ -36,3 +36,10 @@ def test_a_full_disk_is_a_sentence_and_the_old_file_stays(tmp_path: Path, monkey
 def test_any_other_refusal_is_a_sentence_too(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match=r"could not be written: No such file or directory"):
         write_tensors(tmp_path / "nowhere" / "t.safetensors", ONE)
+
+
+def test_the_file_may_be_read_by_whoever_may_read_its_neighbours(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    write_tensors(tmp_path / "model.safetensors", {"weight": torch.ones(1)})
+    modes = {path.stat().st_mode for path in tmp_path.iterdir()}
+    assert len(modes) == 1

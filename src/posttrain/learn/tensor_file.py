@@ -14,6 +14,8 @@ from torch import Tensor
 
 from posttrain.store.files import storing, temporary_name
 
+_UMASK = os.umask(0o077)
+os.umask(_UMASK)  # it can only be read by setting it
 _SYSTEM_ERROR = re.compile(r"\(os error (\d+)\)")
 
 
@@ -31,4 +33,5 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
             if found is None:
                 raise
             raise OSError(int(found[1]), os.strerror(int(found[1]))) from error
+        temporary.chmod(0o666 & ~_UMASK)  # safetensors gives it to its owner alone, and a server may be another user
         temporary.replace(path)  # whoever has the old file mapped keeps it whole
