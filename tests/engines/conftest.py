@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from tests.engines.parts import save_llama
+from tests.engines.parts import save_model
 
 torch.set_num_threads(1)
 
@@ -15,13 +15,13 @@ torch.set_num_threads(1)
 @pytest.fixture(scope="session")
 def tied(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """bfloat16, tied head."""
-    return save_llama(tmp_path_factory.mktemp("tied"), dtype=torch.bfloat16)
+    return save_model(tmp_path_factory.mktemp("tied"), dtype=torch.bfloat16)
 
 
 @pytest.fixture(scope="session")
 def updated(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same architecture as `tied`, other weights."""
-    return save_llama(tmp_path_factory.mktemp("updated"), seed=1, dtype=torch.bfloat16)
+    return save_model(tmp_path_factory.mktemp("updated"), seed=1, dtype=torch.bfloat16)
 
 
 @pytest.fixture(scope="session")
@@ -33,4 +33,31 @@ def untied(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "num_key_value_heads": 6,
         "rope_parameters": {"rope_theta": 500.0, "rope_type": "default"},
     }
-    return save_llama(tmp_path_factory.mktemp("untied"), seed=2, **options)
+    return save_model(tmp_path_factory.mktemp("untied"), seed=2, **options)
+
+
+@pytest.fixture(scope="session")
+def qwen2(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Biases of queries, keys and values."""
+    return save_model(tmp_path_factory.mktemp("qwen2"), "qwen2", seed=3)
+
+
+@pytest.fixture(scope="session")
+def qwen3(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Norms of each head, and heads that are wider together than the hidden state."""
+    return save_model(tmp_path_factory.mktemp("qwen3"), "qwen3", seed=4, head_dim=32, tie_word_embeddings=False)
+
+
+@pytest.fixture(scope="session")
+def stretched(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The rotation of Llama 3.1."""
+    rope = {"rope_type": "llama3", "rope_theta": 100.0, "factor": 8.0, "low_freq_factor": 1.0}
+    rope |= {"high_freq_factor": 4.0, "original_max_position_embeddings": 32}
+    return save_model(tmp_path_factory.mktemp("stretched"), seed=5, rope_parameters=rope)
+
+
+@pytest.fixture(scope="session")
+def yarn(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Frequencies that are stretched, and cosines and sines that are scaled."""
+    rope = {"rope_type": "yarn", "rope_theta": 100.0, "factor": 4.0, "original_max_position_embeddings": 24}
+    return save_model(tmp_path_factory.mktemp("yarn"), "qwen2", seed=6, rope_parameters=rope)

@@ -1,4 +1,4 @@
-"""Tiny random Llama models and requests to them."""
+"""Tiny random models and requests to them."""
 
 from __future__ import annotations
 
@@ -16,9 +16,11 @@ VOCAB = 301
 CONTEXT = 96
 
 
-def save_llama(folder: Path, seed: int = 0, dtype: torch.dtype = torch.float32, **options: Any) -> Path:
-    """Weights are large enough for distributions that are far from uniform."""
-    from transformers import LlamaConfig, LlamaForCausalLM
+def save_model(
+    folder: Path, family: str = "llama", seed: int = 0, dtype: torch.dtype = torch.float32, **options: Any
+) -> Path:
+    """Weights are large enough for distributions that are far from uniform, and no norm or bias is left at 1 or 0."""
+    from transformers import AutoConfig, AutoModelForCausalLM
 
     settings = {
         "vocab_size": VOCAB,
@@ -33,12 +35,13 @@ def save_llama(folder: Path, seed: int = 0, dtype: torch.dtype = torch.float32, 
         "tie_word_embeddings": True,
     }
     torch.manual_seed(seed)
-    config: Any = LlamaConfig(**{**settings, **options})
-    model: Any = LlamaForCausalLM(config)
+    model: Any = AutoModelForCausalLM.from_config(AutoConfig.for_model(family, **{**settings, **options}))
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if "norm" in name:
                 parameter.uniform_(0.5, 1.5)
+            if "bias" in name:
+                parameter.uniform_(-1.0, 1.0)
     model.to(dtype=dtype).save_pretrained(folder)
     return folder
 

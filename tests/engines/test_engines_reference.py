@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from tests.engines.parts import generate, prompt, request, save_llama, tokens_of
+from tests.engines.parts import generate, prompt, request, save_model, tokens_of
 
 from posttrain.core.errors import EngineError, ModelError
 from posttrain.core.fingerprint import folder_fingerprint
@@ -45,7 +45,7 @@ def test_publish_replaces_the_weights_and_stamps_the_version(tied: Path, updated
 def test_publish_of_another_model_is_refused_and_changes_nothing(tied: Path, tmp_path: Path) -> None:
     engine = ReferenceEngine(tied)
     with pytest.raises(EngineError, match="does not fit the model"):
-        asyncio.run(engine.publish(1, save_llama(tmp_path, intermediate_size=128)))
+        asyncio.run(engine.publish(1, save_model(tmp_path, intermediate_size=128)))
     assert asyncio.run(engine.fingerprint()) == folder_fingerprint(tied)
     assert generate(engine, [request()])[0].versions.tolist() == [0] * 8
 

@@ -16,7 +16,7 @@ from tests.engines.parts import (
     groups,
     prompt,
     request,
-    save_llama,
+    save_model,
     tokens_of,
     trainer_logprobs,
 )
@@ -46,7 +46,7 @@ def test_it_is_a_rollout_engine_and_a_component(tied: Path) -> None:
     assert capabilities.shares_prompts
 
 
-@pytest.mark.parametrize("model", ["tied", "untied"])
+@pytest.mark.parametrize("model", ["tied", "untied", "qwen2", "qwen3", "stretched", "yarn"])
 @pytest.mark.parametrize("max_rows", [3, 128])
 def test_float32_agrees_with_the_reference_engine(model: str, max_rows: int, request: pytest.FixtureRequest) -> None:
     """Ragged prompts, shared and not, over page borders, sampled at three temperatures and greedily."""
@@ -162,8 +162,10 @@ def test_a_request_that_cannot_be_served_is_named(fields: Mapping[str, Any], sen
         ({"attention_bias": True}, "attention_bias"),
         ({"mlp_bias": True}, "mlp_bias"),
         ({"hidden_act": "gelu"}, "hidden_act"),
-        ({"rope_parameters": {"rope_type": "llama3", "factor": 8.0}}, "rope_type is 'llama3'"),
-        ({"rope_parameters": None, "rope_scaling": {"type": "linear", "factor": 2.0}}, "rope_type is 'linear'"),
+        ({"rope_parameters": {"rope_type": "dynamic", "factor": 8.0}}, "rope_type is 'dynamic'"),
+        ({"rope_parameters": None, "rope_scaling": {"type": "longrope"}}, "rope_type is 'longrope'"),
+        ({"model_type": "qwen2", "use_sliding_window": True}, "use_sliding_window"),
+        ({"model_type": "qwen3", "layer_types": ["full_attention", "sliding_attention"]}, "layer_types"),
         ({"quantization_config": {"bits": 4}}, "quantization_config"),
     ],
 )
@@ -174,7 +176,30 @@ def test_what_it_would_compute_wrongly_is_refused(
     (tmp_path / "config.json").write_text(json.dumps({**config, **changes}))
     with pytest.raises(ModelError, match=sentence) as error:
         TorchEngine(tmp_path)
-    assert "it supports Llama-family models" in str(error.value)
+    assert "it supports model_type llama, qwen2, qwen3" in str(error.value)
+
+
+def test_a_rotation_without_its_numbers_is_refused(tied: Path, tmp_path: Path) -> None:
+    config = json.loads((tied / "config.json").read_text())
+    rope = {"rope_type": "llama3", "rope_theta": 100.0, "factor": 8.0}
+    (tmp_path / "config.json").write_text(json.dumps({**config, "rope_parameters": rope}))
+    with pytest.raises(ModelError, match=r"rotation of type llama3.*high_freq_factor"):
+        TorchEngine(tmp_path)
+
+
+@pytest.mark.parametrize("model", ["qwen2", "qwen3"])
+def test_what_a_family_adds_is_published_and_fingerprinted(
+    model: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    folder = request.getfixturevalue(model)
+    engine = exact(folder)
+    assert asyncio.run(engine.fingerprint()) == folder_fingerprint(folder)
+    before = tokens_of(generate(engine, groups(4, 1)))
+    options = {"head_dim": 32, "tie_word_embeddings": False} if model == "qwen3" else {}
+    other = save_model(tmp_path, model, seed=9, **options)
+    asyncio.run(engine.publish(1, other))
+    assert asyncio.run(engine.fingerprint()) == folder_fingerprint(other)
+    assert tokens_of(generate(engine, groups(4, 1))) == tokens_of(generate(exact(other), groups(4, 1))) != before
 
 
 def test_a_folder_that_is_no_model_is_refused(tmp_path: Path) -> None:
@@ -199,6 +224,17 @@ def test_an_engine_without_rows_is_refused(tied: Path) -> None:
         TorchEngine(tied, dtype="bfloat16", max_rows=0)
 
 
+def test_older_configurations_name_their_stretching_differently(stretched: Path, tmp_path: Path) -> None:
+    config = json.loads((stretched / "config.json").read_text())
+    rope = config.pop("rope_parameters")
+    config |= {"rope_theta": rope.pop("rope_theta"), "rope_scaling": {"type": rope.pop("rope_type"), **rope}}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    for path in stretched.glob("*.safetensors"):
+        (tmp_path / path.name).symlink_to(path)
+    requests = groups(3, 1, max_new_tokens=40)
+    assert tokens_of(generate(exact(tmp_path), requests)) == tokens_of(generate(exact(stretched), requests))
+
+
 def test_older_configurations_name_their_rotation_differently(untied: Path, tmp_path: Path) -> None:
     config = json.loads((untied / "config.json").read_text())
     config["rope_theta"] = config.pop("rope_parameters")["rope_theta"]
@@ -215,7 +251,7 @@ def test_publish_of_another_model_is_refused_and_changes_nothing(
 ) -> None:
     engine = exact(tied)
     expected = tokens_of(generate(engine, groups(2, 1)))
-    other = save_llama(tmp_path, **change)
+    other = save_model(tmp_path, **change)
     with pytest.raises(EngineError, match="does not fit the model"):
         asyncio.run(engine.publish(1, other))
     found = generate(engine, groups(2, 1))
@@ -226,7 +262,7 @@ def test_publish_of_another_model_is_refused_and_changes_nothing(
 
 def test_a_head_stored_beside_an_embedding_it_is_tied_to_is_not_read(tied: Path, tmp_path: Path) -> None:
     engine = exact(tied)
-    asyncio.run(engine.publish(1, save_llama(tmp_path, tie_word_embeddings=False, dtype=torch.bfloat16)))
+    asyncio.run(engine.publish(1, save_model(tmp_path, tie_word_embeddings=False, dtype=torch.bfloat16)))
     expected = tokens_of(generate(exact(tied), groups(2, 1)))
     assert tokens_of(generate(engine, groups(2, 1))) == expected
     assert asyncio.run(engine.fingerprint()) == folder_fingerprint(tied)

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from tests.engines.parts import VOCAB, generate, groups, request, save_llama, trainer_logprobs
+from tests.engines.parts import VOCAB, generate, groups, request, save_model, trainer_logprobs
 
 from posttrain.core.types import StopReason
 from posttrain.engines.reference import ReferenceEngine
@@ -21,7 +21,7 @@ STOPS = tuple(range(0, VOCAB, 6))  # often met
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return save_llama(tmp_path_factory.mktemp("model"))
+    return save_model(tmp_path_factory.mktemp("model"))
 
 
 @pytest.mark.parametrize("engine", [TorchEngine, ReferenceEngine])

@@ -11,7 +11,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.engines.parts import generate, prompt, request, save_llama
+from tests.engines.parts import generate, prompt, request, save_model
 from tests.learn.parts import sample
 
 from posttrain.engines.reference import ReferenceEngine
@@ -32,7 +32,7 @@ REQUESTS = st.lists(st.tuples(st.integers(1, 20), st.floats(0.25, 4.0), st.integ
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return save_llama(tmp_path_factory.mktemp("model"))
+    return save_model(tmp_path_factory.mktemp("model"))
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from tests.engines.parts import VOCAB, generate, groups, prompt, request, save_llama, trainer_logprobs
+from tests.engines.parts import VOCAB, generate, groups, prompt, request, save_model, trainer_logprobs
 
 from posttrain.engines.reference import ReferenceEngine
 from posttrain.engines.torch import TorchEngine
@@ -18,7 +18,7 @@ torch.set_num_threads(1)
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return save_llama(tmp_path_factory.mktemp("model"))
+    return save_model(tmp_path_factory.mktemp("model"))
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.6, 1.5, 0.0])

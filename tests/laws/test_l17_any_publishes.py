@@ -11,7 +11,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
-from tests.engines.parts import generate, groups, save_llama, tokens_of
+from tests.engines.parts import generate, groups, save_model, tokens_of
 
 from posttrain.core.fingerprint import folder_fingerprint
 from posttrain.core.protocols import Generation
@@ -31,7 +31,7 @@ def said(generations: list[Generation]) -> tuple[list[list[int]], list[list[floa
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """Models that are small updates away from one another."""
-    first = save_llama(tmp_path_factory.mktemp("0"))
+    first = save_model(tmp_path_factory.mktemp("0"))
     tensors = load_file(first / "model.safetensors")
     found = [first]
     for number in range(1, NUM_WEIGHTS):

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from tests.engines.parts import generate, groups, save_llama, tokens_of
+from tests.engines.parts import generate, groups, save_model, tokens_of
 
 from posttrain.core.errors import EngineError
 from posttrain.core.fingerprint import folder_fingerprint
@@ -33,7 +33,7 @@ CANARY = groups(3, 1, max_new_tokens=30, temperature=0.0)
 
 @pytest.fixture(scope="module")
 def old(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return save_llama(tmp_path_factory.mktemp("old"), dtype=torch.bfloat16)
+    return save_model(tmp_path_factory.mktemp("old"), dtype=torch.bfloat16)
 
 
 @pytest.fixture(scope="module")

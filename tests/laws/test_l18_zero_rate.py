@@ -15,7 +15,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.engines.parts import generate, groups, save_llama
+from tests.engines.parts import generate, groups, save_model
 from tests.learn.parts import sample, stage_of, weights
 from tests.losses.loss_parts import policy_losses
 
@@ -40,7 +40,7 @@ OPTIONS = st.fixed_dictionaries(
 @pytest.fixture(scope="module", params=DTYPES)
 def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Dtype]:
     folder = tmp_path_factory.mktemp("model")
-    return save_llama(folder, dtype=getattr(torch, request.param)), request.param
+    return save_model(folder, dtype=getattr(torch, request.param)), request.param
 
 
 class Rounds:

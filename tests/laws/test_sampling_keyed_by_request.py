@@ -10,7 +10,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.engines.parts import generate, groups, prompt, request, save_llama
+from tests.engines.parts import generate, groups, prompt, request, save_model
 
 from posttrain.engines.torch import TorchEngine
 
@@ -21,7 +21,7 @@ REQUESTS = groups(5, 3, max_new_tokens=12, stop_tokens=(3, 4, 5, 6, 7))
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return save_llama(tmp_path_factory.mktemp("model"))
+    return save_model(tmp_path_factory.mktemp("model"))
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,6 @@
-"""Which models the embedded engine runs: Llama-family decoders, read from a folder's `config.json`.
+"""Which models the embedded engine runs: Llama, Qwen 2 and Qwen 3 decoders, read from a folder's `config.json`.
+
+Qwen 2 adds biases to queries, keys and values; Qwen 3 normalises each head's queries and keys before they turn.
 
 Whatever it would compute wrongly is refused when the folder is read, with a sentence that names what is supported.
 It does not read weights.
@@ -13,10 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from posttrain.core.errors import ModelError
+from posttrain.engines.rotation import STRETCHED, Rotation, read_rotation, rope_type
 
+FAMILIES = ("llama", "qwen2", "qwen3")
 SUPPORTED = (
-    "Llama-family models: model_type llama, SiLU, no biases, plain rotary embeddings, grouped or full attention, "
-    "tied or untied head; the engine 'reference' runs what transformers runs"
+    f"model_type {', '.join(FAMILIES)}: SiLU, no biases but Qwen 2's, attention to the whole context, rotations that "
+    f"are plain or of type {', '.join(STRETCHED)}, tied or untied head; the engine 'reference' runs what transformers "
+    "runs"
 )
 
 
@@ -32,9 +37,13 @@ class LlamaShape:
     num_kv_heads: int
     head_dim: int
     norm_eps: float
-    rope_theta: float
+    rotation: Rotation
     max_context: int
     tied: bool
+    has_qkv_bias: bool = False
+    """Qwen 2."""
+    has_head_norms: bool = False
+    """Qwen 3."""
 
     @property
     def query_size(self) -> int:
@@ -70,6 +79,11 @@ class LlamaShape:
                 prefix + "mlp.up_proj.weight": (inner, hidden),
                 prefix + "mlp.down_proj.weight": (hidden, inner),
             }
+            if self.has_qkv_bias:
+                sizes = {"q": self.query_size, "k": self.kv_size, "v": self.kv_size}
+                shapes |= {f"{prefix}self_attn.{part}_proj.bias": (size,) for part, size in sizes.items()}
+            if self.has_head_norms:
+                shapes |= {f"{prefix}self_attn.{part}_norm.weight": (self.head_dim,) for part in ("q", "k")}
         return shapes
 
 
@@ -82,9 +96,9 @@ def read_shape(folder: Path) -> LlamaShape:
         raise ModelError(f"{folder} is not a model folder: it has no config.json") from None
     except ValueError as error:
         raise ModelError(f"{path} is not JSON: {error}") from None
-    rope = _rope(config)
-    _refuse_unsupported(folder, config, rope)
+    _refuse_unsupported(folder, config)
     heads = config["num_attention_heads"]
+    head_dim = config.get("head_dim") or config["hidden_size"] // heads
     return LlamaShape(
         vocab_size=config["vocab_size"],
         hidden_size=config["hidden_size"],
@@ -92,28 +106,28 @@ def read_shape(folder: Path) -> LlamaShape:
         num_layers=config["num_hidden_layers"],
         num_heads=heads,
         num_kv_heads=config.get("num_key_value_heads") or heads,
-        head_dim=config.get("head_dim") or config["hidden_size"] // heads,
+        head_dim=head_dim,
         norm_eps=config["rms_norm_eps"],
-        rope_theta=float(rope.get("rope_theta") or config.get("rope_theta") or 10_000.0),
+        rotation=read_rotation(folder, config, head_dim),
         max_context=config["max_position_embeddings"],
         tied=bool(config.get("tie_word_embeddings", False)),
+        has_qkv_bias=config["model_type"] == "qwen2",
+        has_head_norms=config["model_type"] == "qwen3",
     )
 
 
-def _rope(config: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Newer configurations keep theta and type together; older ones have `rope_theta` and an optional scaling."""
-    return config.get("rope_parameters") or config.get("rope_scaling") or {}
-
-
-def _refuse_unsupported(folder: Path, config: Mapping[str, Any], rope: Mapping[str, Any]) -> None:
-    wanted = {
-        "model_type": (config.get("model_type"), "llama"),
-        "hidden_act": (config.get("hidden_act", "silu"), "silu"),
-        "attention_bias": (config.get("attention_bias", False), False),
-        "mlp_bias": (config.get("mlp_bias", False), False),
-        "rope_type": (rope.get("rope_type", rope.get("type", "default")), "default"),
-        "quantization_config": (config.get("quantization_config"), None),
+def _refuse_unsupported(folder: Path, config: Mapping[str, Any]) -> None:
+    kinds_of_layers = set(config.get("layer_types") or ["full_attention"])
+    wanted: dict[str, tuple[Any, tuple[Any, ...]]] = {
+        "model_type": (config.get("model_type"), FAMILIES),
+        "hidden_act": (config.get("hidden_act", "silu"), ("silu",)),
+        "attention_bias": (config.get("attention_bias", False), (False,)),
+        "mlp_bias": (config.get("mlp_bias", False), (False,)),
+        "use_sliding_window": (config.get("use_sliding_window", False), (False,)),
+        "layer_types": (kinds_of_layers, ({"full_attention"},)),
+        "rope_type": (rope_type(config), ("default", *STRETCHED)),
+        "quantization_config": (config.get("quantization_config"), (None,)),
     }
     for name, (value, supported) in wanted.items():
-        if value != supported:
+        if value not in supported:
             raise ModelError(f"the engine 'torch' cannot run {folder}: {name} is {value!r}; it supports {SUPPORTED}")

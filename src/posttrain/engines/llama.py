@@ -1,7 +1,8 @@
-"""The forward pass of a Llama-family decoder over paged keys and values: whole prompts, then one token a row.
+"""The forward pass of a Llama or Qwen decoder over paged keys and values: whole prompts, then one token a row.
 
-After Touvron et al. 2023 (RMSNorm, rotary embeddings, SwiGLU) with grouped-query attention (Ainslie et al. 2023). The
-residual stream is float32 whatever the compute type. It neither samples nor knows requests.
+After Touvron et al. 2023 (RMSNorm, rotary embeddings, SwiGLU) with grouped-query attention (Ainslie et al. 2023), and
+what Qwen 2 and Qwen 3 add. The residual stream is float32 whatever the compute type. It neither samples nor knows
+requests.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ class Llama:
 
     def _layers(self, tokens: Tensor, positions: Tensor, slots: Tensor, pool: PagePool, attend: Attend) -> Tensor:
         residual = self.weights.embedding[tokens].float()
-        angles = self._angles(positions)
+        angles = self.shape.rotation.angles(positions)
         for layer, pages in zip(self.weights.layers, pool.layers, strict=True):
             self._layer(residual, layer, pages, angles, slots, attend)
         return residual
@@ -74,6 +75,7 @@ class Llama:
     ) -> None:
         operations, eps = self.operations, self.shape.norm_eps
         qkv = operations.project(operations.norm(residual, layer.attention_norm, eps), layer.qkv)
+        self._adjust(qkv, layer)
         operations.rotate_and_store(qkv, angles, self.heads, pages, slots)
         operations.add_project(residual, attend(qkv, pages), layer.out)
         gated = operations.gated(operations.norm(residual, layer.mlp_norm, eps), layer.gate_up)
@@ -82,12 +84,18 @@ class Llama:
     def _final(self, hidden: Tensor) -> Tensor:
         return self.operations.norm(hidden, self.weights.norm, self.shape.norm_eps)
 
-    def _angles(self, positions: Tensor) -> tuple[Tensor, Tensor]:
-        """Cosines and sines, [T, D/2] float32 each."""
-        dim = self.shape.head_dim
-        frequencies = 1.0 / self.shape.rope_theta ** (torch.arange(0, dim, 2, dtype=torch.int64).float() / dim)
-        angles = positions.float()[:, None] * frequencies
-        return angles.cos(), angles.sin()
+    def _adjust(self, qkv: Tensor, layer: LayerWeights) -> None:
+        """Biases, and norms of each head, in place: float32, before the rotation."""
+        if layer.qkv_bias is not None:
+            qkv += layer.qkv_bias
+        if layer.query_norm is not None and layer.key_norm is not None:
+            dim, num_heads, num_kv_heads = self.shape.head_dim, self.shape.num_heads, self.shape.num_kv_heads
+            rows = qkv.view(len(qkv), -1, dim)
+            for part, weight in (
+                (rows[:, :num_heads], layer.query_norm),
+                (rows[:, num_heads : num_heads + num_kv_heads], layer.key_norm),
+            ):
+                part.copy_(F.rms_norm(part, (dim,), weight, self.shape.norm_eps))
 
     def _attend_prompts(self, qkv: Tensor, lengths: Sequence[int]) -> Tensor:
         """Causal attention inside each prompt, which has no keys but its own."""

@@ -26,6 +26,9 @@ _LOG = logging.getLogger(__name__)
 class LayerWeights:
     attention_norm: Tensor  # [H] float32
     qkv: Linear
+    qkv_bias: Tensor | None  # [(heads + 2·KVH)·D] float32
+    query_norm: Tensor | None  # [D] float32
+    key_norm: Tensor | None  # [D] float32
     out: Linear
     mlp_norm: Tensor  # [H] float32
     gate_up: Linear
@@ -69,15 +72,22 @@ class LlamaWeights:
         return tensors_fingerprint((name, self._as_published(name, tensor)) for name, tensor in self._tensors())
 
     def _layer(self, checkpoint: Checkpoint, layer: int) -> LayerWeights:
-        def tensor(name: str) -> Tensor:
-            return checkpoint.tensor(f"model.layers.{layer}.{name}.weight")
+        def tensor(name: str, kind: str = "weight") -> Tensor:
+            return checkpoint.tensor(f"model.layers.{layer}.{name}.{kind}")
 
-        attention = [tensor(f"self_attn.{part}_proj") for part in ("q", "k", "v")]
+        def vector(name: str) -> Tensor:
+            return tensor(name).to(torch.float32, copy=True)
+
+        projections = [f"self_attn.{part}_proj" for part in ("q", "k", "v")]
+        biased, normed = self._shape.has_qkv_bias, self._shape.has_head_norms
         return LayerWeights(
-            attention_norm=tensor("input_layernorm").to(torch.float32, copy=True),
-            qkv=self._operations.pack(torch.cat(attention)),
+            attention_norm=vector("input_layernorm"),
+            qkv=self._operations.pack(torch.cat([tensor(name) for name in projections])),
+            qkv_bias=torch.cat([tensor(name, "bias") for name in projections]).float() if biased else None,
+            query_norm=vector("self_attn.q_norm") if normed else None,
+            key_norm=vector("self_attn.k_norm") if normed else None,
             out=self._operations.pack(tensor("self_attn.o_proj")),
-            mlp_norm=tensor("post_attention_layernorm").to(torch.float32, copy=True),
+            mlp_norm=vector("post_attention_layernorm"),
             gate_up=self._operations.pack_gated(tensor("mlp.gate_proj"), tensor("mlp.up_proj")),
             down=self._operations.pack(tensor("mlp.down_proj")),
         )
@@ -93,14 +103,19 @@ class LlamaWeights:
         yield "model.norm.weight", self.norm
         for number, layer in enumerate(self.layers):
             prefix = f"model.layers.{number}."
-            query, key, value = unpack(layer.qkv).split(
-                [self._shape.query_size, self._shape.kv_size, self._shape.kv_size]
-            )
+            sizes = [self._shape.query_size, self._shape.kv_size, self._shape.kv_size]
+            query, key, value = unpack(layer.qkv).split(sizes)
             gate, up = self._operations.unpack_gated(layer.gate_up)
             yield prefix + "input_layernorm.weight", layer.attention_norm
             yield prefix + "self_attn.q_proj.weight", query
             yield prefix + "self_attn.k_proj.weight", key
             yield prefix + "self_attn.v_proj.weight", value
+            if layer.qkv_bias is not None:
+                for part, bias in zip("qkv", layer.qkv_bias.split(sizes), strict=True):
+                    yield f"{prefix}self_attn.{part}_proj.bias", bias
+            for part, norm in (("q", layer.query_norm), ("k", layer.key_norm)):
+                if norm is not None:
+                    yield f"{prefix}self_attn.{part}_norm.weight", norm
             yield prefix + "self_attn.o_proj.weight", unpack(layer.out)
             yield prefix + "post_attention_layernorm.weight", layer.mlp_norm
             yield prefix + "mlp.gate_proj.weight", gate
