@@ -33,7 +33,11 @@ class ReferenceEngine(SynchronousEngine):
         if not (model / "config.json").is_file():
             raise ModelError(f"{model} is not a model folder: it has no config.json")
         self._dtype = dtype
-        self._model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(model), dtype=getattr(torch, dtype))
+        try:
+            config = AutoConfig.from_pretrained(model, trust_remote_code=False)
+        except ValueError as error:
+            raise ModelError(f"{model} cannot be loaded: {error}") from error
+        self._model = AutoModelForCausalLM.from_config(config, dtype=getattr(torch, dtype), trust_remote_code=False)
         self._model.eval()
         self._published_dtypes: dict[str, torch.dtype] = {}
         self._load(model)

@@ -44,7 +44,8 @@ def read_rotation(folder: Path, config: Mapping[str, Any], head_dim: int) -> Rot
     from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
     try:
-        frequencies, scale = ROPE_INIT_FUNCTIONS[rope_type(config)](AutoConfig.from_pretrained(folder))
+        whole = AutoConfig.from_pretrained(folder, trust_remote_code=False)
+        frequencies, scale = ROPE_INIT_FUNCTIONS[rope_type(config)](whole)
     except KeyError as error:
         raise ModelError(f"{folder} has a rotation of type {rope_type(config)} that does not state {error}") from None
     return Rotation(tuple(frequencies.tolist()), float(scale))

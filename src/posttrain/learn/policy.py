@@ -141,7 +141,12 @@ def _load(folder: Path, dtype: torch.dtype) -> Any:
     transformers_logging.disable_progress_bar()
     try:
         model: Any = AutoModelForCausalLM.from_pretrained(
-            folder, dtype=dtype, attn_implementation="sdpa", local_files_only=True
+            folder,
+            dtype=dtype,
+            attn_implementation="sdpa",
+            local_files_only=True,
+            use_safetensors=True,  # never a pickle, and never code from the folder (SECURITY.md)
+            trust_remote_code=False,
         )
     except (OSError, ValueError) as error:
         raise ModelError(f"{folder} cannot be loaded for training: {error}") from error
