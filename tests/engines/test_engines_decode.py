@@ -1,17 +1,23 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from tests.engines.parts import groups, prompt, request
 
+from posttrain.core.errors import EngineError
 from posttrain.core.protocols import GenerateRequest, Generation
-from posttrain.engines.architecture import read_shape
+from posttrain.engines.architecture import LlamaShape, read_shape
 from posttrain.engines.decode import Decoding
 from posttrain.engines.llama import Llama
-from posttrain.engines.pages import num_pages_of
+from posttrain.engines.pages import PagePool, num_pages_of
+from posttrain.engines.rotation import Rotation
 from posttrain.engines.synchronous import Deadline
 from posttrain.engines.torch_operations import TorchOperations
 from posttrain.engines.weights import LlamaWeights
@@ -30,6 +36,22 @@ class CountingOperations(TorchOperations):
 
     def passes(self, num_layers: int = 2) -> list[int]:
         return self.rows[::num_layers]
+
+
+class CountedModel:
+    """Computes nothing: always the first token of a vocabulary of one."""
+
+    shape = LlamaShape(1, 1, 1, 1, 1, 1, 2, 1e-5, Rotation((1.0,)), 1 << 20, tied=True)
+    operations = TorchOperations(torch.float32, prepack=False)
+
+    def prefill(self, prompts: Sequence[torch.Tensor], slots: torch.Tensor, pool: PagePool) -> torch.Tensor:
+        return torch.zeros(len(prompts), 1)
+
+    def decode(self, tokens: torch.Tensor, *others: Any) -> torch.Tensor:
+        return torch.zeros(len(tokens), 1)
+
+    def logits(self, hidden: torch.Tensor) -> torch.Tensor:
+        return hidden
 
 
 @pytest.fixture
@@ -107,3 +129,48 @@ def test_siblings_stand_together_whatever_the_order_of_the_requests(model: Llama
     passes, _, generations = run(model, mixed, max_rows=3)
     assert passes == [3, 3, 40, 3, 17, 3]  # group by group
     assert [one.request_id for one in generations] == [one.request_id for one in mixed]
+
+
+def limited(model: Llama, requests: list[GenerateRequest], max_pages: int) -> tuple[Decoding, list[Generation]]:
+    """A decoding that may hold `max_pages`, watched: it never holds more."""
+    decoding = Decoding(model, 0, 128, requests, max_pages)
+    generations = decoding.run(Deadline(None))
+    assert decoding.pool.num_free == decoding.pool.num_pages <= max_pages
+    return decoding, generations
+
+
+@pytest.mark.parametrize("max_pages", [5, 6, 8, 11, 90])
+def test_with_few_pages_the_same_tokens_come_later(model: Llama, max_pages: int) -> None:
+    """Rows wait and are preempted at page borders; what they sample does not change, nor do its log-probs."""
+    requests = [*groups(7, 2, max_new_tokens=40, stop_tokens=(3, 4, 5)), *groups(3, 3, max_new_tokens=70)]
+    free = run(model, requests)[2]
+    decoding, found = limited(model, requests, max_pages)
+    assert (decoding.num_preemptions > 0) == (max_pages < 90)
+    for one, other in zip(found, free, strict=True):
+        assert one.tokens.tolist() == other.tokens.tolist()
+        assert one.stop == other.stop
+        np.testing.assert_allclose(one.logprobs, other.logprobs, atol=1e-4)
+
+
+@settings(deadline=None, max_examples=60)
+@given(data=st.data())
+def test_any_mixture_of_lengths_ends_within_any_budget_that_holds_one(data: st.DataObject) -> None:
+    """With pages of keys and values that are counted and not computed: no row is lost, none is held for ever."""
+    prompts = data.draw(st.lists(st.integers(1, 90), min_size=1, max_size=6))
+    rows = data.draw(st.lists(st.tuples(st.integers(0, len(prompts) - 1), st.integers(0, 90)), max_size=16))
+    requests = [
+        request(str(number), prompt(prompts[group], seed=group), limit, group=str(group))
+        for number, (group, limit) in enumerate(rows)
+    ]
+    needed = max((num_pages_of(prompts[group]) + num_pages_of(limit) for group, limit in rows), default=1)
+    max_pages = data.draw(st.integers(needed, needed + 6))
+    max_rows = data.draw(st.integers(1, 12))
+    decoding = Decoding(cast("Llama", CountedModel()), 0, max_rows, requests, max_pages)
+    found = decoding.run(Deadline(None))
+    assert [len(one.tokens) for one in found] == [one.max_new_tokens for one in requests]
+    assert decoding.pool.num_free == decoding.pool.num_pages <= max_pages
+
+
+def test_a_sequence_that_never_fits_is_refused_before_anything_is_computed(model: Llama) -> None:
+    with pytest.raises(EngineError, match=r"may need 4 pages .* \(33 \+ 63 tokens\), and .* cache_mib allows 3"):
+        Decoding(model, 0, 8, [request("r", prompt(33), 63)], max_pages=3)

@@ -15,6 +15,7 @@ from posttrain.engines.kernels import build
 from posttrain.engines.kernels.operations import KernelOperations, refusal
 from posttrain.engines.operations import DecodePlan, Heads
 from posttrain.engines.pages import PAGE, LayerPages
+from posttrain.engines.rotation import Rotation
 from posttrain.engines.torch import TorchEngine
 from posttrain.engines.torch_operations import TorchOperations
 
@@ -157,7 +158,7 @@ def test_results_do_not_depend_on_the_number_of_threads(kernels: KernelOperation
     assert torch.equal(one, two)
 
 
-SHAPE = LlamaShape(301, 96, 160, 2, 6, 2, 16, 1e-5, 1e4, 96, tied=True)
+SHAPE = LlamaShape(301, 96, 160, 2, 6, 2, 16, 1e-5, Rotation((1.0,) * 8), 96, tied=True)
 
 
 @pytest.mark.parametrize(

@@ -195,7 +195,7 @@ def test_what_a_family_adds_is_published_and_fingerprinted(
     engine = exact(folder)
     assert asyncio.run(engine.fingerprint()) == folder_fingerprint(folder)
     before = tokens_of(generate(engine, groups(4, 1)))
-    options = {"head_dim": 32, "tie_word_embeddings": False} if model == "qwen3" else {}
+    options: dict[str, Any] = {"head_dim": 32, "tie_word_embeddings": False} if model == "qwen3" else {}
     other = save_model(tmp_path, model, seed=9, **options)
     asyncio.run(engine.publish(1, other))
     assert asyncio.run(engine.fingerprint()) == folder_fingerprint(other)

@@ -3,11 +3,15 @@
 Every prompt of a group is computed and stored once. All rows decode together; a finished row leaves the batch and the
 next waiting one takes its place. Rows are admitted in the order of the requests, siblings together, so that the same
 call takes the same steps and gives the same bits. It does no arithmetic on hidden states itself.
+
+Where the pages are limited and run out, the row admitted last gives its own back and waits again (preemption by
+recomputation, Kwon et al., arXiv:2309.06180). It goes on by feeding the tokens that it had, one a step, beside the
+other rows; its next token is drawn with the same random number as it would have been.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -15,6 +19,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from posttrain.core.errors import EngineError
 from posttrain.core.protocols import GenerateRequest, Generation
 from posttrain.core.types import StopReason
 from posttrain.engines.llama import Llama
@@ -36,6 +41,8 @@ class _Prompt:
     tokens: Tensor  # [P] int64
     users: int = 0
     """Rows that wait or run; at zero its pages are given back."""
+    running: int = 0
+    """Of those the ones that run; at zero its pages may be taken for others, and it is computed again."""
     pages: list[int] = field(default_factory=list)
     hidden: Tensor | None = None  # [H] of its last token; None until it is computed
 
@@ -55,7 +62,15 @@ class _Row:
 class Decoding:
     """One call. Rows are numbered in the order of admission; arrays `[N]` are indexed by that number."""
 
-    def __init__(self, model: Llama, version: int, max_rows: int, requests: Sequence[GenerateRequest]) -> None:
+    def __init__(
+        self,
+        model: Llama,
+        version: int,
+        max_rows: int,
+        requests: Sequence[GenerateRequest],
+        max_pages: int | None = None,
+    ) -> None:
+        """Raises `EngineError` where `max_pages` cannot hold one of the sequences alone."""
         self._model = model
         self._version = version
         self._max_rows = max_rows
@@ -69,14 +84,21 @@ class Decoding:
         self._seeds = np.array([row.request.seed for row in rows], dtype=np.uint64)
         self._temperatures = np.array([row.request.temperature for row in rows], dtype=np.float32)
         self._num_sampled = np.zeros(len(rows), dtype=np.int64)
-        self._last_tokens = np.zeros(len(rows), dtype=np.int64)
+        self._num_fed = np.zeros(len(rows), dtype=np.int64)
+        """Own tokens whose keys and values are stored: all but the last sampled one, fewer after a preemption."""
+        self._next_tokens = np.zeros(len(rows), dtype=np.int64)
+        """What each row is fed next."""
+        self.num_preemptions = 0
         self._own_pages = np.zeros((len(rows), max((num_pages_of(row.limit) for row in rows), default=0)), np.int32)
         self._prompt_pages = np.zeros(
             (len(self._prompts), num_pages_of(int(self._prompt_lengths.max(initial=0)))), np.int32
         )
         shape = model.shape
+        if max_pages is not None:
+            self._refuse_too_long(max_pages)
+        num_pages = 2 * min(max_rows, len(rows))
         self.pool = PagePool(
-            shape.num_layers, shape.num_kv_heads, shape.head_dim, model.operations.dtype, 2 * min(max_rows, len(rows))
+            shape.num_layers, shape.num_kv_heads, shape.head_dim, model.operations.dtype, num_pages, max_pages
         )
 
     @torch.inference_mode()
@@ -89,31 +111,82 @@ class Decoding:
         return [self._generation(self._rows[number]) for number in self._order]
 
     def _step(self) -> None:
-        """One more token for every row: those that run feed their last one, new ones start from their prompt."""
+        """One more token for every row: those that run are fed, new ones start from their prompt."""
+        self._make_room()
         admitted = self._admit()
-        hidden = [self._decode(self._running)] if len(self._running) else []
-        for number in admitted:
+        fed = self._running
+        hidden = self._decode(fed) if len(fed) else None
+        fresh = admitted[self._num_sampled[admitted] == 0]
+        caught_up = self._num_fed[fed] == self._num_sampled[fed]  # the others are still fed what they had
+        states = [] if hidden is None else [hidden[torch.from_numpy(caught_up)]]
+        for number in fresh:
             start = self._prompts[self._rows[number].prompt].hidden
             assert start is not None
-            hidden.append(start[None])
+            states.append(start[None])
         self._running = np.concatenate([self._running, admitted])
-        if len(self._running):
-            self._sample(torch.cat(hidden))
+        assert len(self._running), "rows wait, none runs and none may start: this would go on for ever"
+        sampling = np.concatenate([fed[caught_up], fresh])
+        if len(sampling):
+            self._sample(sampling, torch.cat(states))
+
+    def _make_room(self) -> None:
+        """Preempt rows, the last first, until every row that runs can store its next token."""
+        while not self._has(self._num_turning(self._running)):
+            self._preempt(self._running[-1])
+
+    def _num_turning(self, rows: Ints) -> int:
+        """How many of them begin a page with their next token."""
+        return int((self._num_fed[rows] % PAGE == 0).sum())
+
+    def _preempt(self, number: int) -> None:
+        self.num_preemptions += 1
+        self._give_back_own(number)
+        self._num_fed[number] = 0
+        self._next_tokens[number] = self._rows[number].tokens[0]
+        prompt = self._prompts[self._rows[number].prompt]
+        prompt.running -= 1
+        if prompt.running == 0:
+            self._give_back(prompt)
+        self._running = self._running[:-1]
+        self._waiting.append(number)
 
     def _admit(self) -> Ints:
-        """Fill the free rows from the queue; prompts that nobody computed yet are computed now."""
-        count = min(self._max_rows - len(self._running), len(self._waiting))
-        admitted = np.array([self._waiting.pop() for _ in range(count)], dtype=np.int64)
-        needed = dict.fromkeys(self._prompt_of[admitted].tolist())
+        """Fill the free rows from the queue; prompts that nobody computed yet, or no longer, are computed now."""
+        admitted: list[int] = []
+        needed: dict[int, None] = {}
+        while self._waiting and len(self._running) + len(admitted) < self._max_rows:
+            number = self._waiting[-1]
+            prompt = self._prompts[self._rows[number].prompt]
+            absent = prompt.hidden is None and self._rows[number].prompt not in needed
+            if not self._fits(self._rows[number].prompt, absent, len(admitted), needed):
+                break
+            admitted.append(self._waiting.pop())
+            prompt.running += 1
+            if absent:
+                needed[self._rows[number].prompt] = None
         together: list[int] = []
-        for number in [number for number in needed if self._prompts[number].hidden is None]:
-            if together and self._prompt_lengths[[*together, number]].sum() > _PREFILL_TOKENS:
+        for index in needed:
+            if together and self._prompt_lengths[[*together, index]].sum() > _PREFILL_TOKENS:
                 self._prefill(together)
                 together = []
-            together.append(number)
+            together.append(index)
         if together:
             self._prefill(together)
-        return admitted
+        return np.array(admitted, dtype=np.int64)
+
+    def _fits(self, prompt: int, absent: bool, num_admitted: int, needed: Iterable[int]) -> bool:
+        """Whether one more row may start. A page is left for each that runs, or it would be preempted at once."""
+        computed = [*needed, prompt] if absent else needed
+        pages = sum(num_pages_of(len(self._prompts[index].tokens)) for index in computed)
+        return self._has(pages + len(self._running) + num_admitted + 1, keep=prompt)
+
+    def _has(self, count: int, keep: int = -1) -> bool:
+        """Whether `count` pages can be taken. Prompts that wait for a row to run give theirs first, except `keep`."""
+        if not self.pool.has(count):
+            for index, prompt in enumerate(self._prompts):
+                if prompt.running == 0 and index != keep:
+                    self._give_back(prompt)
+        return self.pool.has(count)
 
     def _prefill(self, numbers: list[int]) -> None:
         prompts = [self._prompts[number] for number in numbers]
@@ -128,8 +201,9 @@ class Decoding:
             prompt.hidden = last
 
     def _decode(self, rows: Ints) -> Tensor:
-        own = self._num_sampled[rows]  # the last one is fed now: what the row attends to of its own
-        page, offset = (own - 1) // PAGE, (own - 1) % PAGE
+        """Feed each row its next token."""
+        own = self._num_fed[rows]
+        page, offset = own // PAGE, own % PAGE
         turning = rows[offset == 0]
         self._own_pages[turning, page[offset == 0]] = self.pool.take(len(turning))
         slots = self._own_pages[rows, page].astype(np.int64) * PAGE + offset
@@ -139,15 +213,18 @@ class Decoding:
             prompt_of_row=_int32(prompt_of_row),
             prompt_pages=_int32(self._prompt_pages[prompts, : num_pages_of(int(lengths.max()))]),
             prompt_lengths=_int32(lengths),
-            own_pages=_int32(self._own_pages[rows, : num_pages_of(int(own.max()))]),
-            own_lengths=_int32(own),
+            own_pages=_int32(self._own_pages[rows, : num_pages_of(int(own.max()) + 1)]),
+            own_lengths=_int32(own + 1),
         )
-        positions = self._prompt_lengths[self._prompt_of[rows]] + own - 1
-        tokens = torch.from_numpy(self._last_tokens[rows])
-        return self._model.decode(tokens, torch.from_numpy(positions), torch.from_numpy(slots), self.pool, plan)
+        positions = self._prompt_lengths[self._prompt_of[rows]] + own
+        tokens = torch.from_numpy(self._next_tokens[rows])
+        hidden = self._model.decode(tokens, torch.from_numpy(positions), torch.from_numpy(slots), self.pool, plan)
+        self._num_fed[rows] += 1
+        for number in rows[self._num_fed[rows] < self._num_sampled[rows]]:
+            self._next_tokens[number] = self._rows[number].tokens[self._num_fed[number]]
+        return hidden
 
-    def _sample(self, hidden: Tensor) -> None:
-        rows = self._running
+    def _sample(self, rows: Ints, hidden: Tensor) -> None:
         positions = self._prompt_lengths[self._prompt_of[rows]] + self._num_sampled[rows]
         numbers = torch.from_numpy(uniforms(self._seeds[rows], positions))
         temperatures = torch.from_numpy(self._temperatures[rows])
@@ -160,33 +237,50 @@ class Decoding:
         tokens = torch.cat([part[0] for part in parts])
         logprobs = torch.cat([part[1] for part in parts])
         self._num_sampled[rows] += 1
-        self._last_tokens[rows] = tokens.numpy()
-        self._record(tokens.tolist(), logprobs.tolist())
+        self._next_tokens[rows] = tokens.numpy()
+        self._record(rows, tokens.tolist(), logprobs.tolist())
 
-    def _record(self, tokens: list[int], logprobs: list[float]) -> None:
-        """Append to every row; rows that end give their pages back and leave the batch."""
-        going = np.ones(len(self._running), dtype=np.bool_)
-        for place, number in enumerate(self._running.tolist()):
+    def _record(self, rows: Ints, tokens: list[int], logprobs: list[float]) -> None:
+        """Append to each row; rows that end give their pages back and leave the batch."""
+        ended = []
+        for number, token, logprob in zip(rows.tolist(), tokens, logprobs, strict=True):
             row = self._rows[number]
-            row.tokens.append(tokens[place])
-            row.logprobs.append(logprobs[place])
-            if tokens[place] in row.request.stop_tokens:
+            row.tokens.append(token)
+            row.logprobs.append(logprob)
+            if token in row.request.stop_tokens:
                 row.stop = StopReason.STOP
             elif len(row.tokens) < row.limit:
                 continue
-            going[place] = False
+            ended.append(number)
             self._release(number, row)
-        self._running = self._running[going]
+        self._running = self._running[~np.isin(self._running, ended)]
 
     def _release(self, number: int, row: _Row) -> None:
-        fed = len(row.tokens) - 1  # the last token was sampled and never fed
-        self.pool.give_back(self._own_pages[number, : num_pages_of(fed)].tolist())
+        self._give_back_own(number)
         prompt = self._prompts[row.prompt]
         prompt.users -= 1
+        prompt.running -= 1
         if prompt.users == 0:
-            self.pool.give_back(prompt.pages)
-            prompt.pages = []
-            prompt.hidden = None
+            self._give_back(prompt)
+
+    def _give_back_own(self, number: int) -> None:
+        held = num_pages_of(int(self._num_fed[number]))
+        self.pool.give_back(self._own_pages[number, :held].tolist())
+
+    def _give_back(self, prompt: _Prompt) -> None:
+        self.pool.give_back(prompt.pages)
+        prompt.pages = []
+        prompt.hidden = None
+
+    def _refuse_too_long(self, max_pages: int) -> None:
+        for row in self._rows:
+            prompt = len(self._prompts[row.prompt].tokens)
+            pages = num_pages_of(prompt) + num_pages_of(row.limit)
+            if row.limit > 0 and pages > max_pages:
+                raise EngineError(
+                    f"request {row.request.request_id} may need {pages} pages of keys and values ({prompt} + "
+                    f"{row.limit} tokens), and the engine's cache_mib allows {max_pages}: raise it"
+                )
 
     def _generation(self, row: _Row) -> Generation:
         return Generation(

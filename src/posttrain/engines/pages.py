@@ -2,7 +2,7 @@
 nothing is ever copied because another one ended.
 
 A prompt's pages are read by all its siblings; a sequence's own pages hold what it sampled. The pool grows when pages
-run out. Which sequence holds which page is the scheduler's affair.
+run out, up to a limit where it has one. Which sequence holds which page is the scheduler's affair.
 """
 
 from __future__ import annotations
@@ -28,22 +28,38 @@ class LayerPages:
 class PagePool:
     """All layers' pages; page `i` of every layer belongs to the same sequence."""
 
-    def __init__(self, num_layers: int, num_kv_heads: int, head_dim: int, dtype: torch.dtype, num_pages: int) -> None:
+    def __init__(
+        self,
+        num_layers: int,
+        num_kv_heads: int,
+        head_dim: int,
+        dtype: torch.dtype,
+        num_pages: int,
+        max_pages: int | None = None,
+    ) -> None:
+        """`num_pages` to begin with, `max_pages` at most; None does not limit it."""
+        self._max_pages = max_pages
         self._shape = (num_kv_heads, head_dim)
         self._dtype = dtype
         self.num_pages = 0
         self._free: list[int] = []
         self.layers = [LayerPages(*self._empty(0)) for _ in range(num_layers)]
-        self._grow(num_pages)
+        self._grow(num_pages if max_pages is None else min(num_pages, max_pages))
 
     @property
     def num_free(self) -> int:
         return len(self._free)
 
+    def has(self, count: int) -> bool:
+        """Whether `count` pages are free, or may be made."""
+        return self._max_pages is None or count <= len(self._free) + self._max_pages - self.num_pages
+
     def take(self, count: int) -> list[int]:
         """Lowest numbers first: what is free is used again before memory that was never touched."""
+        assert self.has(count), "whoever takes pages of a limited pool has asked before"
         if count > len(self._free):
-            self._grow(max(count, self.num_pages // 2))
+            more = max(count, self.num_pages // 2)
+            self._grow(more if self._max_pages is None else min(more, self._max_pages - self.num_pages))
         return [heapq.heappop(self._free) for _ in range(count)]
 
     def give_back(self, pages: list[int]) -> None:
@@ -70,3 +86,8 @@ class PagePool:
 
 def num_pages_of(num_tokens: int) -> int:
     return -(-num_tokens // PAGE)
+
+
+def bytes_of_a_page(num_layers: int, num_kv_heads: int, head_dim: int, dtype: torch.dtype) -> int:
+    """Keys and values of all layers."""
+    return 2 * num_layers * num_kv_heads * head_dim * PAGE * dtype.itemsize

@@ -23,6 +23,7 @@ from posttrain.engines.kernels.build import load_kernels
 from posttrain.engines.kernels.operations import KernelOperations, refusal
 from posttrain.engines.llama import Llama
 from posttrain.engines.operations import Operations
+from posttrain.engines.pages import bytes_of_a_page
 from posttrain.engines.synchronous import Deadline, SynchronousEngine
 from posttrain.engines.torch_operations import TorchOperations
 from posttrain.engines.weights import LlamaWeights
@@ -42,22 +43,28 @@ class TorchEngine(SynchronousEngine):
         dtype: Literal["bfloat16", "float32"] | None = None,
         max_rows: int = 128,
         kernels: Literal["auto", "off"] = "auto",
+        cache_mib: int = 0,
     ) -> None:
         """`model` is a Hugging Face folder; its weights are version 0 until the first publish.
 
         Without `dtype` it computes in what this processor is faster in. `max_rows` sequences decode together.
-        `kernels`: compiled ones where they can be built and the type is bfloat16, or none. Raises `ModelError` for an
-        architecture that it does not know.
+        `kernels`: compiled ones where they can be built and the type is bfloat16, or none. `cache_mib` bounds the keys
+        and values; where rows need more, the last ones wait and go on later; 0 does not bound them. Raises `ModelError`
+        for an architecture that it does not know.
         """
         super().__init__()
         if max_rows < 1:
             raise ConfigError(f"an engine needs at least 1 row, not {max_rows}")
+        if cache_mib < 0:
+            raise ConfigError(f"cache_mib must be at least 0, not {cache_mib}")
         dtype = dtype or faster_dtype()
         shape = read_shape(model)
         operations = _operations(shape, getattr(torch, dtype), kernels)
         self._model = Llama(shape, LlamaWeights(shape, operations), operations)
         self._dtype = dtype
         self._max_rows = max_rows
+        page_bytes = bytes_of_a_page(shape.num_layers, shape.num_kv_heads, shape.head_dim, operations.dtype)
+        self._max_pages = (cache_mib << 20) // page_bytes if cache_mib else None
         self._load(model)
 
     async def capabilities(self) -> EngineCapabilities:
@@ -74,7 +81,7 @@ class TorchEngine(SynchronousEngine):
         return self._model.shape.vocab_size
 
     def _generate(self, requests: Sequence[GenerateRequest], deadline: Deadline) -> list[Generation]:
-        return Decoding(self._model, self._version, self._max_rows, requests).run(deadline)
+        return Decoding(self._model, self._version, self._max_rows, requests, self._max_pages).run(deadline)
 
     def _load(self, folder: Path) -> None:
         self._model.weights.load(folder)
