@@ -18,6 +18,9 @@ from posttrain.domains.program_pieces import (
     FILTERS,
     LETTERS,
     MEASURES,
+    NEAR_FILTERS,
+    NEAR_STEPS,
+    NEAR_TRANSFORMS,
     NOTHING,
     PRODUCT,
     REDUCES,
@@ -86,7 +89,7 @@ class Scalars:
     """One number through two steps: x times 3 plus 2."""
 
     arguments = "x"
-    slots = ((*STEPS, NOTHING), (*STEPS, NOTHING))
+    slots = ((*STEPS, *NEAR_STEPS, NOTHING), (*STEPS, *NEAR_STEPS, NOTHING))
     probes = tuple([x] for x in range(-45, 46))
 
     def draw(self, state: random.Random) -> Pieces | None:
@@ -117,7 +120,7 @@ class Pairs:
     """Two numbers into one, then a step."""
 
     arguments = "a, b"
-    slots = (COMBINATIONS, (*STEPS, NOTHING))
+    slots = (COMBINATIONS, (*STEPS, *NEAR_STEPS, NOTHING))
     probes = tuple([a, b] for a in range(-9, 10, 2) for b in (-24, -8, -3, 0, 1, 2, 5, 7, 16, 31))
 
     def draw(self, state: random.Random) -> Pieces | None:
@@ -144,7 +147,7 @@ class Lists:
     parts: int
 
     arguments = "xs"
-    slots = ((*FILTERS, NOTHING), (*STEPS, NOTHING), REDUCES)
+    slots = ((*FILTERS, *NEAR_FILTERS, NOTHING), (*STEPS, *NEAR_STEPS, NOTHING), REDUCES)
 
     @property
     def probes(self) -> Sequence[Arguments]:
@@ -187,7 +190,7 @@ class Texts:
     readings of "the first 3 characters of s with every 'a' replaced by 'o'" are one function."""
 
     arguments = "s"
-    slots = ((*TRANSFORMS, NOTHING), (*REPLACEMENTS, NOTHING), MEASURES)
+    slots = ((*TRANSFORMS, *NEAR_TRANSFORMS, NOTHING), (*REPLACEMENTS, NOTHING), MEASURES)
 
     @property
     def probes(self) -> Sequence[Arguments]:
@@ -216,7 +219,8 @@ class Texts:
 
     def inputs(self, pieces: Pieces, state: random.Random) -> list[Arguments]:
         drawn = ["".join(state.choices(LETTERS, k=state.randint(5, 12))) for _ in range(20)]
-        return [[text] for text in ["", "a", "Banana", "tree house", LETTERS, LETTERS[::-1] + "st", *drawn]]
+        fixed = ["", "a", "Banana", "tree house", LETTERS, LETTERS[::-1] + "st"]
+        return [[text] for text in [*fixed, *drawn[:2], *_ROTATIONS, *drawn[2:]]]
 
 
 def _of_some_kind(pieces: Sequence[Piece], state: random.Random) -> Piece:
@@ -234,8 +238,10 @@ def _list_probes() -> tuple[Arguments, ...]:
 def _text_probes() -> tuple[Arguments, ...]:
     state = stable_random("text probes")
     drawn = ["".join(state.choices(LETTERS + "bd E", k=state.randint(1, 14))) for _ in range(40)]
-    return tuple([text] for text in ["", *LETTERS, *drawn])
+    return tuple([text] for text in ["", *LETTERS, LETTERS, *_ROTATIONS, *drawn])
 
 
+_ROTATIONS = tuple(LETTERS[start:] + LETTERS[:start] for start in range(1, len(LETTERS)))
+"""With LETTERS itself they have every letter at every place, which tells where a text was cut."""
 _LIST_PROBES = _list_probes()
 _TEXT_PROBES = _text_probes()

@@ -96,6 +96,9 @@ STEPS = (
 )
 """Whole number → whole number."""
 
+NEAR_STEPS = (times(13), plus(21), minus(21))
+"""Never asked for: the outermost constants, off by one. The other constants have their neighbours among themselves."""
+
 
 def _comparison(k: int, word: str, sign: str, holds: Callable[[int], bool]) -> Piece:
     words = (f"the numbers in {{}} {word} than {k}", f"the numbers in {{}} that are {word} than {k}")
@@ -127,6 +130,9 @@ FILTERS = (
     *map(divisible, range(3, 13)),
 )
 """Whole number → whether it stays."""
+
+NEAR_FILTERS = (greater(-1), greater(21), less(-1), less(21), divisible(13))
+"""Never asked for: off by one from the outermost constants, and from the 0 of positive and negative."""
 
 
 def product(values: Iterable[int]) -> int:
@@ -189,6 +195,11 @@ def last(k: int) -> Piece:
     return Piece((f"the last {k} characters of {{}}",), f"{{}}[-{k}:]", lambda s: s[-k:], needs=ATOM, kind="last")
 
 
+def rest(k: int) -> Piece:
+    """What `last` is when its minus is forgotten."""
+    return Piece((), f"{{}}[{k}:]", lambda s: s[k:], needs=ATOM)
+
+
 def repeated(k: int) -> Piece:
     words = (f"{{}} repeated {k} times",)
     return Piece(words, f"{{}} * {k}", lambda s: s * k, PRODUCT, PRODUCT, kind="repeated")
@@ -207,6 +218,9 @@ TRANSFORMS = (
     *map(repeated, range(2, 5)),
 )
 """Text → text."""
+
+NEAR_TRANSFORMS = (first(1), first(7), last(1), last(7), *map(rest, range(2, 7)), repeated(5))
+"""Never asked for: the outermost constants off by one, a minus forgotten."""
 
 
 def occurrences(letter: str) -> Piece:

@@ -27,18 +27,26 @@ def content_key(family: Family, pieces: Pieces) -> str | None:
 
 
 def choose_tests(family: Family, pieces: Pieces, state: random.Random) -> list[tuple[Arguments, Json]]:
-    """8 to 12 inputs with what the program gives: the family's first ones, then such as fail siblings still alive."""
+    """8 to 12 inputs with what the program gives: the family's first ones, then such as fail most of the siblings that
+    pass the tests so far."""
     alive = list(siblings(family, pieces))
-    chosen: list[tuple[Arguments, Json]] = []
-    for arguments in family.inputs(pieces, state):
-        expected = family.compute(pieces, arguments)
-        survivors = [other for other in alive if family.compute(other, arguments) == expected]
-        if len(chosen) < FIXED_TESTS or len(survivors) < len(alive):
-            chosen.append((arguments, expected))
-            alive = survivors
-        if len(chosen) == MAX_TESTS:
+    candidates = [(arguments, family.compute(pieces, arguments)) for arguments in family.inputs(pieces, state)]
+    chosen = candidates[:FIXED_TESTS]
+    for test in chosen:
+        alive = _passing(family, alive, test)
+    while alive and len(chosen) < MAX_TESTS:
+        left = [_passing(family, alive, test) for test in candidates]
+        fewest = min(left, key=len)
+        if len(fewest) == len(alive):
             break
+        chosen.append(candidates[left.index(fewest)])
+        alive = fewest
     return chosen
+
+
+def _passing(family: Family, programs: list[Pieces], test: tuple[Arguments, Json]) -> list[Pieces]:
+    arguments, expected = test
+    return [pieces for pieces in programs if family.compute(pieces, arguments) == expected]
 
 
 def mutation_score(family: Family, pieces: Pieces, tests: list[tuple[Arguments, Json]]) -> float:

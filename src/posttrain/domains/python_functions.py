@@ -1,7 +1,7 @@
 """Small Python functions from one sentence, judged by hidden tests in a sandbox.
 
 Programs are put together from parts, so their number is large, their expected values are exact, and their wrong
-siblings are known: a task whose hidden tests let more than 5 % of those pass is not admitted. An empty list's sum is
+siblings are known: a task whose hidden tests let one of those pass is not admitted. An empty list's sum is
 0 and its list empty; products, largest and smallest values say what they are of nothing. The functions are
 deterministic, which is what lets identical programs share one execution.
 """
@@ -22,7 +22,7 @@ from posttrain.domains.streams import Problem, check_level, draw, split_of
 from posttrain.verifiers.execution_cache import ExecutionCache
 from posttrain.verifiers.python_code import HiddenTests, ProgramVerifier
 
-MIN_MUTATION_SCORE = 0.95
+MIN_MUTATION_SCORE = 1.0
 SANDBOX_LIMITS = SandboxLimits(wall_s=6.0, cpu_s=2.0, memory_mib=256, processes=4, output_kib=64, disk_mib=1)
 
 _FAMILIES: dict[int, tuple[Family, ...]] = {
@@ -41,7 +41,7 @@ class PythonFunctions:
     cache: ExecutionCache = field(default_factory=ExecutionCache, init=False, repr=False, compare=False)
 
     name = "python_functions"
-    version = "1"
+    version = "2"
     licence = "Apache-2.0"
     levels = 4
     needs_sandbox = True

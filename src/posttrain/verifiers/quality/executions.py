@@ -1,0 +1,64 @@
+"""One program on one task's inputs, for the sake of the tests: its answers, or that it was not measured.
+
+A failure of the sandbox is tried again and then said to be one: it is never the program's (law L23), so that it can
+neither kill a mutant nor let one survive. A wall-clock limit counts only when it is met every time, since a busy
+neighbour can cause it. It does not cache: repetition is the point of some of its callers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from posttrain.core.errors import SandboxError
+from posttrain.core.protocols import Sandbox
+from posttrain.core.sandboxing import CallOutput, CallResult, OutputStatus, ResultClass, SandboxLimits
+from posttrain.core.types import Json
+from posttrain.verifiers.python_code import HiddenTests, same_plain_data
+
+ATTEMPTS = 3
+
+
+@dataclass(frozen=True)
+class NotMeasured:
+    """In place of a measurement: why there is none."""
+
+    reason: str
+
+
+async def call(
+    sandbox: Sandbox, source: str, function: str, inputs: Sequence[Sequence[Json]], limits: SandboxLimits
+) -> CallResult | NotMeasured:
+    """As `Sandbox.call`, which raises what is no `SandboxError`; one output for each input."""
+    num_timeouts, reason = 0, ""
+    for _ in range(ATTEMPTS):
+        try:
+            result = await sandbox.call(source, function, inputs, limits=limits)
+        except SandboxError as error:
+            reason = str(error)
+            continue
+        if result.run.result_class is ResultClass.INFRASTRUCTURE_ERROR:
+            reason = result.run.reason or "no reason given"
+        elif len(result.outputs) != len(inputs):
+            reason = f"it answered {len(result.outputs)} of {len(inputs)} inputs"
+        elif result.run.result_class is ResultClass.TIME_LIMIT:
+            num_timeouts += 1
+            if num_timeouts == ATTEMPTS:
+                return result
+        else:
+            return result
+    return NotMeasured(f"the sandbox failed in {ATTEMPTS - num_timeouts} of {ATTEMPTS} attempts: {reason}")
+
+
+def passed(tests: HiddenTests, result: CallResult) -> tuple[bool, ...]:
+    """For each test, whether its own answer is right."""
+    return tuple(is_value(output, want) for want, output in zip(tests.expected, result.outputs, strict=True))
+
+
+def passes_all(tests: HiddenTests, result: CallResult) -> bool:
+    """What a verifier would call correct: every answer right, and the whole execution ended well."""
+    return result.run.result_class is ResultClass.OK and all(passed(tests, result))
+
+
+def is_value(output: CallOutput, expected: Json) -> bool:
+    return output.status is OutputStatus.VALUE and same_plain_data(expected, output.value)
