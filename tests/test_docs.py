@@ -13,7 +13,7 @@ import pytest
 import posttrain
 
 ROOT = Path(__file__).parents[1]
-SOURCES = ("docs", "src", "mkdocs.yml", "README.md", "CONTRIBUTING.md", "CHANGELOG.md")
+SOURCES = ("docs", "src", "mkdocs.yml", "README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")
 
 
 def build(root: Path, site: Path) -> subprocess.CompletedProcess[str]:
