@@ -9,10 +9,12 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
+from posttrain.cli_json import JsonFlag, finish
+from posttrain.cli_sandbox import check_sandbox, sandbox_app
 from posttrain.core.errors import PosttrainError, UserError
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, help="Post-training for language models.")
@@ -24,13 +26,14 @@ app.add_typer(models_app, name="models")
 app.add_typer(domains_app, name="domains")
 app.add_typer(bench_app, name="bench")
 app.add_typer(check_app, name="check")
+app.add_typer(sandbox_app, name="sandbox")
+check_app.command("sandbox")(check_sandbox)
 
 STALL_S = 600.0
 """Without any sign of progress for this long, a run's watchdog names the phase and writes the stacks."""
 
 INTERRUPTED = 130
 
-JsonFlag = Annotated[bool, typer.Option("--json", help="One JSON value on standard output, and nothing else there.")]
 RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="A run directory, such as runs/quickstart.")]
 
 
@@ -74,7 +77,7 @@ def train(
         except KeyboardInterrupt:
             display.note(f"interrupted; go on with: posttrain train --resume --run {directory}")
             raise typer.Exit(INTERRUPTED) from None
-    _finish(result, as_json)
+    finish(result, as_json)
 
 
 @app.command()
@@ -89,7 +92,7 @@ def show(run: RunArgument, as_json: JsonFlag = False) -> None:
     found = summary(RunDirectory.open(run))
     if not as_json:
         render(found, Console())
-    _finish(to_json(found), as_json)
+    finish(to_json(found), as_json)
 
 
 @app.command()
@@ -103,7 +106,7 @@ def report(
 
     path = write_report(run, out)
     typer.echo(f"wrote {path}", err=True)
-    _finish({"report": str(path)}, as_json)
+    finish({"report": str(path)}, as_json)
 
 
 @app.command()
@@ -124,7 +127,7 @@ def replay(
         found = replay_command(run, step, stage, observer)
     if not as_json:
         render(found, Console())
-    _finish(found, as_json)
+    finish(found, as_json)
     if not found["same"]:
         raise typer.Exit(1)
 
@@ -138,7 +141,7 @@ def models_list(as_json: JsonFlag = False) -> None:
     if not as_json:
         for row in rows:
             typer.echo(f"{row['name']:<14} {row['state']:<10} {row['licence']:<12} {row['description']}")
-    _finish(rows, as_json)
+    finish(rows, as_json)
 
 
 @models_app.command("get")
@@ -152,7 +155,7 @@ def models_get(
     with progress(sys.stderr) as observer:
         path = get_model(name, observer)
     typer.echo(f"{name} is at {path}", err=True)
-    _finish({"name": name, "path": str(path)}, as_json)
+    finish({"name": name, "path": str(path)}, as_json)
 
 
 @domains_app.command("list")
@@ -165,7 +168,7 @@ def domains_list(as_json: JsonFlag = False) -> None:
         for row in rows:
             sandbox = "sandbox" if row["needs_sandbox"] else ""
             typer.echo(f"{row['name']:<18} levels 1-{row['levels']}  {row['licence']:<12} {sandbox}")
-    _finish(rows, as_json)
+    finish(rows, as_json)
 
 
 @domains_app.command("show")
@@ -182,7 +185,7 @@ def domains_show(
     if not as_json:
         for task in tasks:
             typer.echo(f"── {task['task_id']}\n{task['prompt']}\n→ {task['demonstration']}\n")
-    _finish(tasks, as_json)
+    finish(tasks, as_json)
 
 
 @bench_app.command("memory")
@@ -203,7 +206,7 @@ def bench_memory(
     found = measure(model, parse_contexts(contexts), lambda sentence: typer.echo(sentence, err=True))
     if not as_json:
         render(found, Console())
-    _finish(found, as_json)
+    finish(found, as_json)
 
 
 @check_app.command("loss")
@@ -224,7 +227,7 @@ def check_loss(
     found = check(name, settings or [])
     if not as_json:
         render(found.name, found.laws, Console())
-    _finish(found.plain(), as_json)
+    finish(found.plain(), as_json)
     if not found.holds:
         raise typer.Exit(1)
 
@@ -235,11 +238,6 @@ def version() -> None:
     from importlib.metadata import version as installed
 
     typer.echo(installed("posttrain"))
-
-
-def _finish(value: Any, as_json: bool) -> None:
-    if as_json:
-        typer.echo(json.dumps(value, indent=2, allow_nan=False))
 
 
 def _complain(error: PosttrainError, code: int) -> int:

@@ -10,9 +10,12 @@ from typing import TYPE_CHECKING
 from posttrain.core.law_result import LawResult
 
 if TYPE_CHECKING:
+    from posttrain.core.protocols import Sandbox
     from posttrain.losses.base import Loss
+    from posttrain.sandbox.attacks.check import AttackResult
+    from posttrain.sandbox.conformance import Conformity
 
-__all__ = ["LawResult", "check_loss"]
+__all__ = ["LawResult", "check_loss", "check_sandbox"]
 
 
 def check_loss(loss: Loss) -> list[LawResult]:
@@ -33,3 +36,20 @@ def check_loss(loss: Loss) -> list[LawResult]:
     from posttrain.losses.laws.check import check
 
     return check(loss)
+
+
+async def check_sandbox(sandbox: Sandbox) -> list[AttackResult | Conformity]:
+    """Try every attack and every expectation of honest programs; `posttrain check sandbox NAME` prints the same.
+
+    In a test of your own:
+
+        def test_my_sandbox_contains_and_conforms() -> None:
+            assert all(asyncio.run(check_sandbox(MySandbox())))
+
+    A result is true where the attack was contained or the expectation met, and gives the reason otherwise. Only give
+    it a sandbox that you believe in: the programs are hostile, and what it does not contain happens to this machine.
+    """
+    from posttrain.sandbox.attacks.check import check
+    from posttrain.sandbox.conformance import check_conformance
+
+    return [*await check(sandbox), *await check_conformance(sandbox)]

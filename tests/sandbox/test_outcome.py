@@ -38,6 +38,7 @@ def ended(account: Report | None, *, ready: bool = True, stop: Stop | None = Non
         (ended(report(by=50)), ResultClass.SIGNAL),
         (ended(report(by=signal.SIGXCPU, cpu_s=2.0)), ResultClass.CPU_LIMIT),
         (ended(report(by=signal.SIGKILL, cpu_s=3.0)), ResultClass.CPU_LIMIT),
+        (ended(report(by=signal.SIGKILL, cpu_s=2.2)), ResultClass.CPU_LIMIT),
         (ended(report(by=signal.SIGSYS)), ResultClass.POLICY_DENIED),
         (ended(report(by=signal.SIGXFSZ)), ResultClass.DISK_LIMIT),
         (ended(report(exit_code=1, peak=95)), ResultClass.MEMORY_LIMIT),

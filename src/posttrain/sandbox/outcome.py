@@ -16,7 +16,6 @@ from posttrain.sandbox.execution import Ended, Report, Stop
 from posttrain.sandbox.job import whole_cpu_s
 
 _NEARLY_ALL = 0.9
-_CPU_SLACK_S = 0.1
 _LIMIT_SIGNALS: dict[int, ResultClass] = {
     signal.SIGXCPU: ResultClass.CPU_LIMIT,
     signal.SIGXFSZ: ResultClass.DISK_LIMIT,
@@ -77,8 +76,8 @@ def _exited(report: Report, limits: SandboxLimits, hint: ResultClass | None) -> 
 
 
 def _limit_of_signal(code: int, report: Report, limits: SandboxLimits) -> ResultClass | None:
-    if code == -signal.SIGKILL and report.cpu_s >= whole_cpu_s(limits) + 1 - _CPU_SLACK_S:
-        return ResultClass.CPU_LIMIT  # the hard limit, for programs that ignore SIGXCPU
+    if code == -signal.SIGKILL and report.cpu_s >= whole_cpu_s(limits):
+        return ResultClass.CPU_LIMIT  # the hard limit: past the soft one are only programs that ignore SIGXCPU
     return _LIMIT_SIGNALS.get(-code)
 
 

@@ -1,0 +1,57 @@
+"""The command line's verbs for sandboxes: `posttrain sandbox run` and `posttrain check sandbox`. No logic."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from posttrain.cli_json import JsonFlag, finish
+from posttrain.core.sandboxing import SandboxLimits
+
+sandbox_app = typer.Typer(no_args_is_help=True, help="Run programs that nobody trusts.")
+_DEFAULT = SandboxLimits()
+
+
+@sandbox_app.command("run")
+def sandbox_run(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Python, or a script whose first line names its shell.")],
+    stdin: Annotated[Path | None, typer.Option(help="A file to give to the program as its standard input.")] = None,
+    wall_s: Annotated[float, typer.Option("--wall-s", help="Seconds that may go by.")] = 5.0,
+    cpu_s: Annotated[float, typer.Option("--cpu-s", help="Seconds of CPU.")] = _DEFAULT.cpu_s,
+    memory_mib: Annotated[int, typer.Option("--memory-mib")] = _DEFAULT.memory_mib,
+    processes: Annotated[int, typer.Option("--processes", help="Threads count too.")] = _DEFAULT.processes,
+    output_kib: Annotated[int, typer.Option("--output-kib", help="Both streams together.")] = _DEFAULT.output_kib,
+    disk_mib: Annotated[int, typer.Option("--disk-mib")] = _DEFAULT.disk_mib,
+    sandbox: Annotated[str, typer.Option(help="A registered name or path/to/file.py:Object.")] = "local",
+    as_json: JsonFlag = False,
+) -> None:
+    """Run one program in a sandbox. Exit code 0 whatever the program did."""
+    from posttrain.run.sandbox_run import sandbox_run as run
+
+    limits = SandboxLimits(wall_s, cpu_s, memory_mib, processes, output_kib, disk_mib)
+    found = run(file, stdin, limits, sandbox)
+    if not as_json:
+        typer.echo(found["stdout"], nl=False)
+        typer.echo(found["stderr"], nl=False, err=True)
+        typer.echo(f"{found['class']} {found['reason']}".rstrip(), err=True)
+    finish(found, as_json)
+
+
+def check_sandbox(
+    name: Annotated[str, typer.Argument(help="A registered name or path/to/file.py:Object.")] = "local",
+    as_json: JsonFlag = False,
+) -> None:
+    """Try every attack and every expectation on a sandbox. Exit code 1 where one is not contained or not met."""
+    from rich.console import Console
+
+    from posttrain.observe.attacks_table import render
+    from posttrain.run.check_sandbox import check_sandbox as check
+
+    found = check(name, lambda sentence: typer.echo(sentence, err=True))
+    if not as_json:
+        render(found.name, found.tier, found.attacks, found.conformance, Console())
+    finish(found.plain(), as_json)
+    if not found.holds:
+        raise typer.Exit(1)

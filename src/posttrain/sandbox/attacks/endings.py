@@ -1,0 +1,78 @@
+"""Odd endings: closed streams, vanished folders, deep trees, invalid text, overflow, abort, codes that imitate ours."""
+
+from posttrain.sandbox.attacks.attack import (
+    DENIED,
+    ERROR,
+    MEMORY,
+    OK,
+    OUTPUT,
+    SHORT,
+    SIGNAL,
+    TIME,
+    Attack,
+    Run,
+    loading,
+    program,
+    script,
+)
+
+ATTACKS = (
+    Attack("standard streams closed", (5,), program("for fd in range(3): os.close(fd)"), (OK, ERROR)),
+    Attack("streams of a program closed", (5,), script("for fd in range(3): os.close(fd)\nos._exit(3)"), (ERROR,)),
+    Attack("every descriptor closed", (5,), program("os.closerange(0, 1000)"), (ERROR,)),
+    Attack(
+        "working folder removed",
+        (25,),
+        program("import shutil\nwhere = os.getcwd()\nos.chdir('/')\nshutil.rmtree(where, True)"),
+    ),
+    Attack("working folder moved", (25,), program("os.rename(os.getcwd(), os.getcwd() + '-moved')"), (OK,)),
+    Attack("very deep tree", (24,), program("for _ in range(400):\n    os.mkdir('d')\n    os.chdir('d')")),
+    Attack("very long names", (24,), program("for n in range(50): open(chr(97 + n % 26) * 200 + str(n), 'w').close()")),
+    Attack(
+        "names that are no text", (25,), program("open(b'\\xff\\xfe', 'w').close()\nopen(b'new\\nline', 'w').close()")
+    ),
+    Attack("links in a circle", (25,), program("os.symlink('b', 'a')\nos.symlink('a', 'b')")),
+    Attack("pipe in the folder", (25,), program("os.mkfifo('pipe')")),
+    Attack("socket in the folder", (25,), program("socket.socket(1, 1).bind('socket')")),
+    Attack("invalid text printed", (5,), program("os.write(1, bytes(range(256)))\nos.write(2, bytes(range(256)))")),
+    Attack("control characters printed", (5,), program("print('\\x1b]0;owned\\x07\\x1b[2J\\x00')")),
+    Attack(
+        "stack overflow",
+        (24,),
+        program("sys.setrecursionlimit(10 ** 9)\ndef g(x): return g(x)\ng(1)"),
+        (OK, SIGNAL, MEMORY, TIME),
+        SHORT,
+    ),
+    Attack("stack overflow in C", (24,), program("ctypes.string_at(8)"), (SIGNAL,)),
+    Attack("abort", (1,), program("os.abort()"), (SIGNAL,)),
+    Attack("kills itself", (1,), program("os.kill(os.getpid(), 9)"), (SIGNAL,)),
+    Attack("ends by a real-time signal", (1,), program("os.kill(os.getpid(), 40)"), (SIGNAL,)),
+    Attack("code of a memory kill", (1,), program("os._exit(137)"), (ERROR,)),
+    Attack("code of a time limit", (1,), program("os._exit(124)"), (ERROR,)),
+    Attack("code of a program, 255", (1,), Run(("sh", "-c", "exit 255")), (ERROR,)),
+    Attack("signal of a policy", (1,), program("os.kill(os.getpid(), signal.SIGUSR1)"), (SIGNAL,)),
+    Attack("program that is not there", (1,), Run(("no-such-program",)), (ERROR,)),
+    Attack("file that is no program", (1,), Run(("./main",), {"main": "\0\1\2"}), (ERROR,)),
+    Attack("source too nested to parse", (24,), loading("x = " + "(" * 5000 + ")" * 5000), (ERROR, MEMORY, SIGNAL)),
+    Attack("source that is no source", (1,), loading("def :"), (ERROR,)),
+    Attack(
+        "endless last words",
+        (1,),
+        program("import atexit\natexit.register(lambda: os.system('yes'))\nsys.exit(0)"),
+        (OK, OUTPUT),
+    ),
+    Attack(
+        "exception that cannot be printed",
+        (2,),
+        program("class E(Exception):\n    def __str__(self): raise SystemError\nraise E"),
+    ),
+    Attack("exception that is no exception", (1,), program("class E(BaseException): pass\nraise E"), (ERROR, OK)),
+    Attack("interrupt", (1,), program("raise KeyboardInterrupt"), (ERROR, SIGNAL)),
+    Attack("trap", (1,), program("signal.raise_signal(signal.SIGTRAP)"), (SIGNAL,)),
+    Attack(
+        "filter of its own",
+        (7,),
+        program("libc = ctypes.CDLL(None)\nlibc.prctl(22, 1)\nos.getpid()"),
+        (SIGNAL, DENIED, OK),
+    ),
+)
