@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tests.engines.parts import generate, groups, save_model
+from tests.engines.parts import LLAMA3, generate, groups, save_model
+from tests.learn.parts import sample
 
 from posttrain.core.protocols import GenerateRequest, Generation, StageSpec
 from posttrain.core.types import Sample
@@ -20,14 +21,6 @@ from posttrain.learn.trainer import Trainer
 
 torch.set_num_threads(1)
 
-LLAMA3 = {
-    "rope_type": "llama3",
-    "rope_theta": 100.0,
-    "factor": 8.0,
-    "low_freq_factor": 1.0,
-    "high_freq_factor": 4.0,
-    "original_max_position_embeddings": 32,
-}
 MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "llama": ("llama", {}),
     "llama 3.1": ("llama", {"rope_parameters": LLAMA3}),
@@ -61,26 +54,11 @@ def test_engine_and_learner_agree_before_and_after_a_step(name: str, lora: LoraC
 
 
 def sample_of(request: GenerateRequest, generation: Generation) -> Sample:
-    prompt, reply = len(request.prompt), len(generation.tokens)
-    mask = np.arange(prompt + reply) >= prompt
-
-    def along(values: Any, dtype: Any) -> Any:
-        return np.concatenate([np.zeros(prompt), values]).astype(dtype)
-
-    return Sample(
-        trajectory_id=request.request_id,
-        segment=0,
-        group_id=request.group,
-        domain="toy",
-        tokens=np.concatenate([request.prompt, generation.tokens]).astype(np.int32),
-        trainable=mask,
-        behavior_logprobs=along(generation.logprobs, np.float32),
-        advantages=along(np.full(reply, 1.0 if request.request_id.endswith("0") else -0.5), np.float32),
-        loss_weights=mask.astype(np.float32),
-        versions=np.where(mask, 0, -1).astype(np.int32),
-    )
+    logprobs = np.concatenate([np.zeros(len(request.prompt), np.float32), generation.logprobs])
+    prompt, reply = request.prompt.tolist(), generation.tokens.tolist()
+    return sample(prompt, reply, name=request.request_id, group=request.group, behavior_logprobs=logprobs)
 
 
 def agree(trainer: Trainer, samples: list[Sample]) -> None:
-    for sample, logprobs in zip(samples, trainer.logprobs(samples), strict=True):
-        np.testing.assert_allclose(logprobs, sample.behavior_logprobs, atol=2e-4)
+    for one, logprobs in zip(samples, trainer.logprobs(samples), strict=True):
+        np.testing.assert_allclose(logprobs, one.behavior_logprobs, atol=2e-4)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from tests.engines.parts import save_model
+from tests.engines.parts import LLAMA3, save_model
 
 torch.set_num_threads(1)
 
@@ -51,9 +51,7 @@ def qwen3(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def stretched(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The rotation of Llama 3.1."""
-    rope = {"rope_type": "llama3", "rope_theta": 100.0, "factor": 8.0, "low_freq_factor": 1.0}
-    rope |= {"high_freq_factor": 4.0, "original_max_position_embeddings": 32}
-    return save_model(tmp_path_factory.mktemp("stretched"), seed=5, rope_parameters=rope)
+    return save_model(tmp_path_factory.mktemp("stretched"), seed=5, rope_parameters=LLAMA3)
 
 
 @pytest.fixture(scope="session")

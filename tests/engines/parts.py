@@ -14,6 +14,15 @@ from posttrain.core.protocols import GenerateRequest, Generation, RolloutEngine
 
 VOCAB = 301
 CONTEXT = 96
+LLAMA3 = {
+    "rope_type": "llama3",
+    "rope_theta": 100.0,
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 32,
+}
+"""The rotation of Llama 3.1, small."""
 
 
 def save_model(

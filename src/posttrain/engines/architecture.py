@@ -54,6 +54,11 @@ class LlamaShape:
         return self.num_kv_heads * self.head_dim
 
     @property
+    def qkv_sizes(self) -> tuple[int, int, int]:
+        """Rows of the three projections, in the order in which they are packed as one."""
+        return self.query_size, self.kv_size, self.kv_size
+
+    @property
     def head_name(self) -> str:
         """The tensor that turns hidden states into logits."""
         return "model.embed_tokens.weight" if self.tied else "lm_head.weight"
@@ -80,8 +85,8 @@ class LlamaShape:
                 prefix + "mlp.down_proj.weight": (hidden, inner),
             }
             if self.has_qkv_bias:
-                sizes = {"q": self.query_size, "k": self.kv_size, "v": self.kv_size}
-                shapes |= {f"{prefix}self_attn.{part}_proj.bias": (size,) for part, size in sizes.items()}
+                sizes = zip("qkv", self.qkv_sizes, strict=True)
+                shapes |= {f"{prefix}self_attn.{part}_proj.bias": (size,) for part, size in sizes}
             if self.has_head_norms:
                 shapes |= {f"{prefix}self_attn.{part}_norm.weight": (self.head_dim,) for part in ("q", "k")}
         return shapes

@@ -35,7 +35,7 @@ class Rotation:
 
 def read_rotation(folder: Path, config: Mapping[str, Any], head_dim: int) -> Rotation:
     """Of a configuration whose `rope_type` is supported. Raises `ModelError` where it lacks a number of that type's."""
-    rope = rope_options(config)
+    rope = _rope_options(config)
     if rope_type(config) == "default":
         theta = float(rope.get("rope_theta") or config.get("rope_theta") or 10_000.0)
         exponents = torch.arange(0, head_dim, 2, dtype=torch.int64).float() / head_dim
@@ -51,11 +51,11 @@ def read_rotation(folder: Path, config: Mapping[str, Any], head_dim: int) -> Rot
     return Rotation(tuple(frequencies.tolist()), float(scale))
 
 
-def rope_options(config: Mapping[str, Any]) -> Mapping[str, Any]:
+def _rope_options(config: Mapping[str, Any]) -> Mapping[str, Any]:
     """Newer configurations keep theta and type together; older ones have `rope_theta` and an optional scaling."""
     return config.get("rope_parameters") or config.get("rope_scaling") or {}
 
 
 def rope_type(config: Mapping[str, Any]) -> str:
-    rope = rope_options(config)
+    rope = _rope_options(config)
     return str(rope.get("rope_type", rope.get("type", "default")))

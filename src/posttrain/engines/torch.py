@@ -1,8 +1,8 @@
 """The embedded engine: batched decoding of Llama and Qwen models in this process, on a few CPU threads.
 
 Prompts of a group are computed and stored once, finished rows leave the batch, weights are published in place. Greedy
-and sampled rows mix freely. It runs nothing but the families of
-`architecture.py` and refuses the rest by name.
+and sampled rows mix freely. It runs nothing but the families of `architecture.py` and refuses the
+rest by name.
 """
 
 from __future__ import annotations

@@ -103,15 +103,14 @@ class LlamaWeights:
         yield "model.norm.weight", self.norm
         for number, layer in enumerate(self.layers):
             prefix = f"model.layers.{number}."
-            sizes = [self._shape.query_size, self._shape.kv_size, self._shape.kv_size]
-            query, key, value = unpack(layer.qkv).split(sizes)
+            query, key, value = unpack(layer.qkv).split(self._shape.qkv_sizes)
             gate, up = self._operations.unpack_gated(layer.gate_up)
             yield prefix + "input_layernorm.weight", layer.attention_norm
             yield prefix + "self_attn.q_proj.weight", query
             yield prefix + "self_attn.k_proj.weight", key
             yield prefix + "self_attn.v_proj.weight", value
             if layer.qkv_bias is not None:
-                for part, bias in zip("qkv", layer.qkv_bias.split(sizes), strict=True):
+                for part, bias in zip("qkv", layer.qkv_bias.split(self._shape.qkv_sizes), strict=True):
                     yield f"{prefix}self_attn.{part}_proj.bias", bias
             for part, norm in (("q", layer.query_norm), ("k", layer.key_norm)):
                 if norm is not None:

@@ -79,12 +79,9 @@ def judge(tests: HiddenTests, result: CallResult, answer: str) -> Verdict:
     """A verdict from one execution. Reasons carry no expected value: they may be shown to the policy."""
     run = result.run
     execution = {"answer": answer, "isolation_tier": str(run.tier), "wall_s": run.wall_s}
-    if run.result_class is ResultClass.INFRASTRUCTURE_ERROR:
-        return Verdict.none(f"the sandbox failed: {run.reason or 'no reason given'}", **execution)
-    if len(result.outputs) != len(tests.inputs):
-        reason = f"the sandbox failed: it answered {len(result.outputs)} of {len(tests.inputs)} inputs"
-        return Verdict.none(reason, **execution)
-    passed = [_passes(want, got) for want, got in zip(tests.expected, result.outputs, strict=True)]
+    if failure := sandbox_failure(result, len(tests.inputs)):
+        return Verdict.none(f"the sandbox failed: {failure}", **execution)
+    passed = passed_tests(tests, result)
     execution |= {
         "parts": {"tests_passed": sum(passed) / len(passed)},
         "evidence": {"result_class": str(run.result_class), "passed": sum(passed), "tests": len(passed)},
@@ -107,7 +104,21 @@ def _flags(result: CallResult) -> tuple[str, ...]:
     return tuple(flags)
 
 
-def _passes(expected: Json, output: CallOutput) -> bool:
+def sandbox_failure(result: CallResult, num_inputs: int) -> str:
+    """What the sandbox, and not the program, did wrong in this execution; empty where nothing."""
+    if result.run.result_class is ResultClass.INFRASTRUCTURE_ERROR:
+        return result.run.reason or "no reason given"
+    if len(result.outputs) != num_inputs:
+        return f"it answered {len(result.outputs)} of {num_inputs} inputs"
+    return ""
+
+
+def passed_tests(tests: HiddenTests, result: CallResult) -> tuple[bool, ...]:
+    """For each test, whether its own answer is right; `result` has an output for each."""
+    return tuple(is_right(output, want) for want, output in zip(tests.expected, result.outputs, strict=True))
+
+
+def is_right(output: CallOutput, expected: Json) -> bool:
     return output.status is OutputStatus.VALUE and same_plain_data(expected, output.value)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from posttrain.core.sandboxing import ResultClass, SandboxLimits
 
@@ -17,11 +17,11 @@ TIME, CPU, MEMORY = ResultClass.TIME_LIMIT, ResultClass.CPU_LIMIT, ResultClass.M
 OUTPUT, DISK, PROCESSES = ResultClass.OUTPUT_LIMIT, ResultClass.DISK_LIMIT, ResultClass.PROCESS_LIMIT
 DENIED = ResultClass.POLICY_DENIED
 
-SHORT = SandboxLimits(wall_s=0.6, cpu_s=10.0, memory_mib=96, processes=6, output_kib=64, disk_mib=2)
-"""For programs that go on until they are ended."""
 PATIENT = SandboxLimits(wall_s=20.0, cpu_s=5.0, memory_mib=96, processes=6, output_kib=64, disk_mib=2)
 """For programs that end by themselves: a busy machine must not turn their ending into a time limit."""
-BRIEF_CPU = SandboxLimits(wall_s=20.0, cpu_s=1.0, memory_mib=96, processes=6, output_kib=64, disk_mib=2)
+SHORT = replace(PATIENT, wall_s=0.6, cpu_s=10.0)
+"""For programs that go on until they are ended."""
+BRIEF_CPU = replace(PATIENT, cpu_s=1.0)
 
 _PRELUDE = """
 import ctypes, os, signal, socket, sys, threading, time

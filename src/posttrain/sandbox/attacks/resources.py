@@ -21,7 +21,7 @@ from posttrain.sandbox.attacks.attack import (
     script,
 )
 
-_SEVERAL = dataclasses.replace(PATIENT, processes=8, memory_mib=96)
+_SEVERAL = dataclasses.replace(PATIENT, processes=8)
 _MEMORY_BY_MANY = """
 read, write = os.pipe()
 for _ in range(5):

@@ -15,8 +15,8 @@ from posttrain.core.protocols import Sandbox
 from posttrain.core.sandboxing import SandboxLimits
 from posttrain.verifiers.final_answer import Refused
 from posttrain.verifiers.program_text import read_program
-from posttrain.verifiers.python_code import HiddenTests
-from posttrain.verifiers.quality.executions import NotMeasured, call, passed, passes_all
+from posttrain.verifiers.python_code import HiddenTests, passed_tests
+from posttrain.verifiers.quality.executions import NotMeasured, call, passes_all
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ async def measure_difficulty(
             continue
         num_measured += count
         num_solving += count * passes_all(tests, result)
-        num_passing = [have + count * ok for have, ok in zip(num_passing, passed(tests, result), strict=True)]
+        num_passing = [have + count * ok for have, ok in zip(num_passing, passed_tests(tests, result), strict=True)]
     return Difficulty(num_measured, len(replies) - num_measured, tuple(num_passing), num_solving)
 
 

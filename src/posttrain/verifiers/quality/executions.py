@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 from posttrain.core.errors import SandboxError
 from posttrain.core.protocols import Sandbox
-from posttrain.core.sandboxing import CallOutput, CallResult, OutputStatus, ResultClass, SandboxLimits
+from posttrain.core.sandboxing import CallResult, ResultClass, SandboxLimits
 from posttrain.core.types import Json
-from posttrain.verifiers.python_code import HiddenTests, same_plain_data
+from posttrain.verifiers.python_code import HiddenTests, passed_tests, sandbox_failure
 
 ATTEMPTS = 3
 
@@ -37,10 +37,8 @@ async def call(
         except SandboxError as error:
             reason = str(error)
             continue
-        if result.run.result_class is ResultClass.INFRASTRUCTURE_ERROR:
-            reason = result.run.reason or "no reason given"
-        elif len(result.outputs) != len(inputs):
-            reason = f"it answered {len(result.outputs)} of {len(inputs)} inputs"
+        if failure := sandbox_failure(result, len(inputs)):
+            reason = failure
         elif result.run.result_class is ResultClass.TIME_LIMIT:
             num_timeouts += 1
             if num_timeouts == ATTEMPTS:
@@ -50,15 +48,6 @@ async def call(
     return NotMeasured(f"the sandbox failed in {ATTEMPTS - num_timeouts} of {ATTEMPTS} attempts: {reason}")
 
 
-def passed(tests: HiddenTests, result: CallResult) -> tuple[bool, ...]:
-    """For each test, whether its own answer is right."""
-    return tuple(is_value(output, want) for want, output in zip(tests.expected, result.outputs, strict=True))
-
-
 def passes_all(tests: HiddenTests, result: CallResult) -> bool:
     """What a verifier would call correct: every answer right, and the whole execution ended well."""
-    return result.run.result_class is ResultClass.OK and all(passed(tests, result))
-
-
-def is_value(output: CallOutput, expected: Json) -> bool:
-    return output.status is OutputStatus.VALUE and same_plain_data(expected, output.value)
+    return result.run.result_class is ResultClass.OK and all(passed_tests(tests, result))

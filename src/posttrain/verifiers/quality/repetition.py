@@ -17,8 +17,8 @@ from posttrain.core.errors import SandboxError
 from posttrain.core.protocols import Sandbox
 from posttrain.core.sandboxing import CallOutput, OutputStatus, ResultClass, RunResult, SandboxLimits
 from posttrain.core.seeding import stable_random
-from posttrain.verifiers.python_code import HiddenTests, same_plain_data
-from posttrain.verifiers.quality.executions import ATTEMPTS, NotMeasured, call, is_value
+from posttrain.verifiers.python_code import HiddenTests, is_right, same_plain_data
+from posttrain.verifiers.quality.executions import ATTEMPTS, NotMeasured, call
 
 _DRIVER = """
 import sys
@@ -139,7 +139,7 @@ def _bad_end(run: RunResult) -> str:
 def _summary(tests: HiddenTests, runs: Sequence[_Run], note: str) -> Repetition:
     places = range(len(tests.inputs))
     answers = [[run.outputs[place] for run in runs] for place in places]
-    failing = [place for place in places if not all(is_value(one, tests.expected[place]) for one in answers[place])]
+    failing = [place for place in places if not all(is_right(one, tests.expected[place]) for one in answers[place])]
     flaky = [place for place in places if not all(_same(one, answers[place][0]) for one in answers[place])]
     seeds = {run.hash_of_text for run in runs if run.hash_of_text is not None}
     bad_ends = tuple(dict.fromkeys(run.bad_end for run in runs if run.bad_end))
