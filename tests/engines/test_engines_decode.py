@@ -174,3 +174,15 @@ def test_any_mixture_of_lengths_ends_within_any_budget_that_holds_one(data: st.D
 def test_a_sequence_that_never_fits_is_refused_before_anything_is_computed(model: Llama) -> None:
     with pytest.raises(EngineError, match=r"may need 4 pages .* \(33 \+ 63 tokens\), and .* cache_mib allows 3"):
         Decoding(model, 0, 8, [request("r", prompt(33), 63)], max_pages=3)
+
+
+def test_a_prompt_that_only_waits_gives_its_pages_to_rows_that_run() -> None:
+    """The short row is preempted, and the long one then needs even what the short one's prompt holds."""
+    requests = [request("long", prompt(1), 190, group="a"), request("short", prompt(33), 80, group="b")]
+    decoding = Decoding(cast("Llama", CountedModel()), 0, 128, requests, max_pages=7)
+    for _ in range(1000):
+        if decoding._waiting or len(decoding._running):
+            decoding._step()
+    assert not decoding._waiting
+    assert not len(decoding._running)
+    assert decoding.num_preemptions > 0

@@ -11,7 +11,7 @@ other rows; its next token is drawn with the same random number as it would have
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -143,27 +143,28 @@ class Decoding:
         self._give_back_own(number)
         self._num_fed[number] = 0
         self._next_tokens[number] = self._rows[number].tokens[0]
-        prompt = self._prompts[self._rows[number].prompt]
-        prompt.running -= 1
-        if prompt.running == 0:
-            self._give_back(prompt)
+        self._prompts[self._rows[number].prompt].running -= 1
         self._running = self._running[:-1]
         self._waiting.append(number)
 
     def _admit(self) -> Ints:
         """Fill the free rows from the queue; prompts that nobody computed yet, or no longer, are computed now."""
         admitted: list[int] = []
-        needed: dict[int, None] = {}
+        needed: list[int] = []
+        promised = 0
         while self._waiting and len(self._running) + len(admitted) < self._max_rows:
-            number = self._waiting[-1]
-            prompt = self._prompts[self._rows[number].prompt]
-            absent = prompt.hidden is None and self._rows[number].prompt not in needed
-            if not self._fits(self._rows[number].prompt, absent, len(admitted), needed):
+            index = self._rows[self._waiting[-1]].prompt
+            prompt = self._prompts[index]
+            absent = prompt.hidden is None and prompt.running == 0
+            own = num_pages_of(len(prompt.tokens)) if absent else 0
+            rows = len(self._running) + len(admitted) + 1  # each is left a page, or it would be preempted at once
+            if not self._has(promised + own + rows, keep=index):
                 break
             admitted.append(self._waiting.pop())
             prompt.running += 1
+            promised += own
             if absent:
-                needed[self._rows[number].prompt] = None
+                needed.append(index)
         together: list[int] = []
         for index in needed:
             if together and self._prompt_lengths[[*together, index]].sum() > _PREFILL_TOKENS:
@@ -173,12 +174,6 @@ class Decoding:
         if together:
             self._prefill(together)
         return np.array(admitted, dtype=np.int64)
-
-    def _fits(self, prompt: int, absent: bool, num_admitted: int, needed: Iterable[int]) -> bool:
-        """Whether one more row may start. A page is left for each that runs, or it would be preempted at once."""
-        computed = [*needed, prompt] if absent else needed
-        pages = sum(num_pages_of(len(self._prompts[index].tokens)) for index in computed)
-        return self._has(pages + len(self._running) + num_admitted + 1, keep=prompt)
 
     def _has(self, count: int, keep: int = -1) -> bool:
         """Whether `count` pages can be taken. Prompts that wait for a row to run give theirs first, except `keep`."""
