@@ -17,7 +17,11 @@ import pytest
 
 from posttrain.core.sandboxing import ResultClass, RunResult, SandboxLimits
 from posttrain.sandbox.local import LocalSandbox
+from posttrain.sandbox.per_execution import BubblewrapSandbox
 
+Kinds = type[LocalSandbox] | type[BubblewrapSandbox]
+KINDS: list[Kinds] = [LocalSandbox, BubblewrapSandbox]
+each_kind = pytest.mark.parametrize("kind", KINDS)
 LIMITS = SandboxLimits(wall_s=0.4, cpu_s=30.0, processes=8)
 # A shell with two daemons, one in a session of its own, and a child that holds the output open.
 TREE = "(setsid sleep {mark} &) ; (sleep {mark} > /dev/null 2>&1 &) ; sleep {mark} & trap '' TERM INT; sleep {mark}"
@@ -43,40 +47,43 @@ def alive(mark: str) -> list[str]:
     return found
 
 
-async def run_tree(argv: list[str]) -> RunResult:
-    return await LocalSandbox().run(argv, limits=LIMITS)
+async def run_tree(kind: Kinds, argv: list[str]) -> RunResult:
+    return await kind().run(argv, limits=LIMITS)
 
 
-def in_main_thread(argv: list[str]) -> RunResult:
-    return asyncio.run(run_tree(argv))
+def in_main_thread(kind: Kinds, argv: list[str]) -> RunResult:
+    return asyncio.run(run_tree(kind, argv))
 
 
-def in_worker_thread(argv: list[str]) -> RunResult:
+def in_worker_thread(kind: Kinds, argv: list[str]) -> RunResult:
     results: list[RunResult] = []
-    thread = threading.Thread(target=lambda: results.append(asyncio.run(run_tree(argv))))
+    thread = threading.Thread(target=lambda: results.append(asyncio.run(run_tree(kind, argv))))
     thread.start()
     thread.join()
     return results[0]
 
 
-def in_busy_event_loop(argv: list[str]) -> RunResult:
+def in_busy_event_loop(kind: Kinds, argv: list[str]) -> RunResult:
     async def busy() -> RunResult:
         async def tick() -> None:
             while True:
                 await asyncio.sleep(0)
 
         ticking = asyncio.create_task(tick())
-        result = await run_tree(argv)
+        result = await run_tree(kind, argv)
         ticking.cancel()
         return result
 
     return asyncio.run(busy())
 
 
+@each_kind
 @pytest.mark.parametrize("place", [in_main_thread, in_worker_thread, in_busy_event_loop])
-def test_time_limit_ends_the_whole_tree_wherever_it_is_set(place: Callable[[list[str]], RunResult]) -> None:
+def test_time_limit_ends_the_whole_tree_wherever_it_is_set(
+    kind: Kinds, place: Callable[[Kinds, list[str]], RunResult]
+) -> None:
     argv, mark = tree()
-    result = place(argv)
+    result = place(kind, argv)
     assert result.result_class is ResultClass.TIME_LIMIT
     assert alive(mark) == []
 
@@ -97,27 +104,30 @@ def test_the_mark_would_be_seen() -> None:
     assert len(asyncio.run(look_inside())) >= 5
 
 
-def test_processes_that_a_finished_program_leaves_end_with_it() -> None:
+@each_kind
+def test_processes_that_a_finished_program_leaves_end_with_it(kind: Kinds) -> None:
     mark = str(next(_marks))
-    result = asyncio.run(
-        LocalSandbox().run(["sh", "-c", f"setsid sleep {mark} & sleep {mark} & echo done"], limits=LIMITS)
-    )
+    result = asyncio.run(kind().run(["sh", "-c", f"setsid sleep {mark} & sleep {mark} & echo done"], limits=LIMITS))
     assert (result.result_class, result.stdout) == (ResultClass.OK, "done\n")
     assert alive(mark) == []
 
 
+@each_kind
 @pytest.mark.parametrize("delay_s", [*(n * 0.0005 for n in range(40)), 0.03, 0.1, 0.3])
-def test_a_cancelled_execution_is_gone_when_the_await_returns(delay_s: float) -> None:
+def test_a_cancelled_execution_is_gone_when_the_await_returns(kind: Kinds, delay_s: float) -> None:
     async def cancelled() -> list[str]:
         argv, mark = tree()
+        sandbox = kind()
         # The size of the disk stands on the command line of bwrap and of its child, during their setup too.
         disk_mib = 1000 + int(mark) % 4999
-        running = asyncio.create_task(LocalSandbox().run(argv, limits=SandboxLimits(wall_s=30.0, disk_mib=disk_mib)))
+        running = asyncio.create_task(sandbox.run(argv, limits=SandboxLimits(wall_s=30.0, disk_mib=disk_mib)))
         await asyncio.sleep(delay_s)
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
             await running
-        return [*alive(mark), *alive(f"--size {disk_mib << 20} ")]
+        left = [*alive(mark), *alive(f"--size {disk_mib << 20} ")]
+        await sandbox.close()
+        return left
 
     before = children(), len(os.listdir("/proc/self/fd"))  # noqa: PTH208
     assert asyncio.run(cancelled()) == []
@@ -128,19 +138,21 @@ def children() -> set[str]:
     return {child for task in Path("/proc/self/task").iterdir() for child in (task / "children").read_text().split()}
 
 
-def test_a_deadline_of_the_caller_ends_the_tree_too() -> None:
+@each_kind
+def test_a_deadline_of_the_caller_ends_the_tree_too(kind: Kinds) -> None:
     async def late() -> list[str]:
         argv, mark = tree()
         with pytest.raises(TimeoutError):
-            await asyncio.wait_for(LocalSandbox().run(argv, limits=SandboxLimits(wall_s=30.0)), 0.2)
+            await asyncio.wait_for(kind().run(argv, limits=SandboxLimits(wall_s=30.0)), 0.2)
         return alive(mark)
 
     assert asyncio.run(late()) == []
 
 
-def test_time_starts_when_the_program_does_not_when_it_queues() -> None:
+@each_kind
+def test_time_starts_when_the_program_does_not_when_it_queues(kind: Kinds) -> None:
     async def queue() -> list[ResultClass]:
-        sandbox = LocalSandbox(concurrency=1)
+        sandbox = kind(concurrency=1)
         calls: list[Awaitable[Any]] = [sandbox.run(["sleep", "0.25"], limits=LIMITS) for _ in range(4)]
         return [result.result_class for result in await asyncio.gather(*calls)]
 
@@ -150,16 +162,17 @@ def test_time_starts_when_the_program_does_not_when_it_queues() -> None:
 SUPERVISOR = """
 import asyncio, sys
 from posttrain.core.sandboxing import SandboxLimits
-from posttrain.sandbox.local import LocalSandbox
-asyncio.run(LocalSandbox().run(sys.argv[1:], limits=SandboxLimits(wall_s=60.0)))
+from posttrain.core.registry import build
+asyncio.run(build("sandbox", sys.argv[1]).run(sys.argv[2:], limits=SandboxLimits(wall_s=60.0)))
 """
 
 
-def test_nothing_outlives_a_supervisor_that_was_killed() -> None:
+@pytest.mark.parametrize("name", ["local", "bubblewrap"])
+def test_nothing_outlives_a_supervisor_that_was_killed(name: str) -> None:
     argv, mark = tree()
-    supervisor = subprocess.Popen([sys.executable, "-c", SUPERVISOR, *argv])
+    supervisor = subprocess.Popen([sys.executable, "-c", SUPERVISOR, name, *argv])
     try:
-        while sum("posttrain" not in line for line in alive(mark)) < 5:
+        while sum("import" not in line for line in alive(mark)) < 5:
             assert supervisor.poll() is None
             time.sleep(0.02)
     finally:

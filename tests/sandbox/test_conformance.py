@@ -1,4 +1,4 @@
-"""The local sandbox keeps every promise to honest programs, and one that answers wrongly does not."""
+"""The sandboxes keep every promise to honest programs, and one that answers wrongly does not."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ import asyncio
 
 import pytest
 
+from posttrain.core.protocols import Sandbox
 from posttrain.sandbox.conformance import check_conformance, exact
 from posttrain.sandbox.local import LocalSandbox
+from posttrain.sandbox.per_execution import BubblewrapSandbox
 from posttrain.sandbox.scripted import ScriptedSandbox
 
 
-def test_local_sandbox_conforms() -> None:
-    assert [found for found in asyncio.run(check_conformance(LocalSandbox())) if not found] == []
+@pytest.mark.parametrize("sandbox", [LocalSandbox(), BubblewrapSandbox()], ids=["local", "bubblewrap"])
+def test_sandbox_conforms(sandbox: Sandbox) -> None:
+    assert [found for found in asyncio.run(check_conformance(sandbox)) if not found] == []
 
 
 def test_sandbox_that_runs_nothing_does_not_conform() -> None:

@@ -8,21 +8,28 @@ import pytest
 
 from posttrain.core.sandboxing import IsolationTier, ResultClass, SandboxLimits
 from posttrain.sandbox.conversation import Conversation
-from posttrain.sandbox.execution import Ended, Report, Stop
 from posttrain.sandbox.outcome import judge
+from posttrain.sandbox.watch import Ended, Report, Stop
 
 LIMITS = SandboxLimits(wall_s=2.0, cpu_s=1.5, memory_mib=100, processes=4)
 TIER = IsolationTier.FULL_WITHOUT_CGROUP
 
 
 def report(
-    *, exit_code: int = 0, by: int = 0, cpu_s: float = 0.1, peak: float = 10.0, unawaited: int = 0, full: bool = False
+    *,
+    exit_code: int = 0,
+    by: int = 0,
+    cpu_s: float = 0.1,
+    peak: float = 10.0,
+    unawaited: int = 0,
+    full: bool = False,
+    killed: bool = False,
 ) -> Report:
-    return Report(exit_code << 8 | by, cpu_s, peak, unawaited, full)
+    return Report(exit_code << 8 | by, cpu_s, peak, unawaited, full, killed)
 
 
 def ended(account: Report | None, *, ready: bool = True, stop: Stop | None = None, stderr: bytes = b"") -> Ended:
-    return Ended(ready, stop, account, b"", stderr, False, 0.5)
+    return Ended(ready, stop, account, b"", stderr, "", False, 0.5)
 
 
 @pytest.mark.parametrize(
@@ -42,6 +49,8 @@ def ended(account: Report | None, *, ready: bool = True, stop: Stop | None = Non
         (ended(report(by=signal.SIGSYS)), ResultClass.POLICY_DENIED),
         (ended(report(by=signal.SIGXFSZ)), ResultClass.DISK_LIMIT),
         (ended(report(exit_code=1, peak=95)), ResultClass.MEMORY_LIMIT),
+        (ended(report(killed=True)), ResultClass.MEMORY_LIMIT),
+        (ended(report(by=signal.SIGKILL, killed=True)), ResultClass.MEMORY_LIMIT),
         (ended(report(by=signal.SIGABRT, peak=95)), ResultClass.MEMORY_LIMIT),
         (ended(report(exit_code=1, full=True)), ResultClass.DISK_LIMIT),
         (ended(report(exit_code=1, unawaited=3)), ResultClass.PROCESS_LIMIT),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 
 from posttrain.core.types import Json
@@ -54,6 +55,18 @@ class SandboxLimits:
     output_kib: int = 256
     """Standard output and standard error together; what is over is cut and the program ended."""
     disk_mib: int = 16
+
+
+@dataclass(frozen=True)
+class SandboxCaller:
+    """For whom an execution is: those who wait for a sandbox take turns by name, the higher priority first."""
+
+    name: str = ""
+    priority: int = 0
+
+
+SANDBOX_CALLER: ContextVar[SandboxCaller] = ContextVar("SANDBOX_CALLER")
+"""Set in the task that asks for executions; a sandbox takes it for nobody in particular where it is not set."""
 
 
 @dataclass(frozen=True)

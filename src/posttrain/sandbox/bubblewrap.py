@@ -1,10 +1,10 @@
-"""The walls: bubblewrap's command line for one execution, with an empty environment and a minimal, read-only system.
+"""The walls: bubblewrap's command lines, with an empty environment and a minimal, read-only system.
 
 Inside there are /usr, the base interpreter at its own path, five harmless devices and one private, size-limited
 tmpfs (/box, with /tmp and /dev/shm as links into it); no /proc, /sys, /etc, /home or /var, and no network. An
 ordinary user gets a user namespace; real root does without one, because RLIMIT_NPROC never binds real root whatever
-it is mapped to: it keeps two capabilities for the moment in which our own pid 1 becomes another user. Limits on
-processes, CPU and memory are not set here but by `guest.py`. The number of inodes in /box is not limited.
+it is mapped to: our own pid 1 keeps two capabilities to become another user. The pid 1 of a slot keeps what it needs
+to lay a fresh tmpfs for each execution and to end all processes. Limits on processes, CPU and memory are set inside.
 """
 
 from __future__ import annotations
@@ -13,14 +13,16 @@ import itertools
 import os
 import platform
 import sys
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
 from posttrain.core.errors import IsolationUnavailableError
 from posttrain.core.sandboxing import IsolationTier
-from posttrain.sandbox.guest import BOX, SCRATCH, WORK
-from posttrain.sandbox.job import BOOTSTRAP, MIB
+from posttrain.sandbox.inside.program import BOX, SCRATCH, WORK
+from posttrain.sandbox.job import BOOTSTRAP
+from posttrain.sandbox.order import MIB
 from posttrain.sandbox.seccomp import MACHINES, filter_program
 
 _DEVICES = ("null", "zero", "full", "random", "urandom")
@@ -40,34 +42,54 @@ class Host:
     python: Path
     prefix: Path
     as_root: bool
-    seccomp: bytes
+    seccomp: bytes = field(repr=False)
 
     @property
     def tier(self) -> IsolationTier:
         return IsolationTier.ROOT_IN_CONTAINER if self.as_root else IsolationTier.FULL_WITHOUT_CGROUP
 
     def user(self) -> int:
-        """The user that an execution becomes: another one each time as root, since limits count by user; else 0."""
-        return _FIRST_ID + next(_next_id) % _NUM_IDS if self.as_root else 0
+        """Whom an execution runs as, as seen inside: another user each time as root, since limits count by user."""
+        return _FIRST_ID + next(_next_id) % _NUM_IDS if self.as_root else _INSIDE_ID
 
-    def command(self, *, job_fd: int, info_fd: int, seccomp_fd: int, disk_mib: int) -> list[str]:
-        """`info_fd` gets a line of JSON with the `child-pid` of pid 1; `seccomp_fd` holds `self.seccomp`."""
+    def single_command(self, *, code_fd: int, info_fd: int, seccomp_fd: int, disk_mib: int) -> list[str]:
+        """For one execution. `info_fd` gets a line of JSON with the `child-pid` of pid 1; `seccomp_fd` holds
+        `self.seccomp`."""
         return [
             str(self.bwrap),
             *self._walls,
-            *("--info-fd", str(info_fd), "--seccomp", str(seccomp_fd)),
+            *self._capabilities(*(("CAP_SETUID", "CAP_SETGID") if self.as_root else ())),
+            *("--info-fd", str(info_fd), "--seccomp", str(seccomp_fd), "--die-with-parent"),
             *("--perms", "1777", "--size", str(disk_mib * MIB), "--tmpfs", BOX, "--remount-ro", "/"),
-            "--",
-            *(str(self.python), *_INTERPRETER_FLAGS, "-c", BOOTSTRAP, str(job_fd)),
+            *self._interpreter(code_fd),
         ]
+
+    def server_command(self, *, code_fd: int, info_fd: int, binds: Mapping[Path, str]) -> list[str]:
+        """For a slot. `binds`: what of the host is to be seen inside, read-only, and where. It does not die with its
+        parent, because bubblewrap would take the thread that started it for that; it goes when we hang up."""
+        needed = ("CAP_SYS_ADMIN", "CAP_KILL", "CAP_SETUID", "CAP_SETGID") if self.as_root else ("CAP_SYS_ADMIN",)
+        return [
+            str(self.bwrap),
+            *self._walls,
+            *self._capabilities(*needed),
+            *("--info-fd", str(info_fd)),
+            *(part for source, target in binds.items() for part in ("--ro-bind", str(source), target)),
+            *("--perms", "0755", "--dir", BOX, "--remount-ro", "/"),
+            *self._interpreter(code_fd),
+        ]
+
+    @staticmethod
+    def _capabilities(*kept: str) -> list[str]:
+        return ["--cap-drop", "ALL", *(part for name in kept for part in ("--cap-add", name))]
+
+    def _interpreter(self, code_fd: int) -> list[str]:
+        return ["--", str(self.python), *_INTERPRETER_FLAGS, "-c", BOOTSTRAP, str(code_fd)]
 
     @cached_property
     def _walls(self) -> list[str]:
         walls = ["--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try"]
-        walls += ["--hostname", "sandbox", "--die-with-parent", "--new-session", "--as-pid-1", "--cap-drop", "ALL"]
-        if self.as_root:
-            walls += ["--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"]
-        else:
+        walls += ["--hostname", "sandbox", "--new-session", "--as-pid-1"]
+        if not self.as_root:
             walls += ["--unshare-user", "--uid", str(_INSIDE_ID), "--gid", str(_INSIDE_ID)]
         walls += _system(self.prefix)
         walls += ["--perms", "0755", "--dir", "/dev"]
@@ -80,6 +102,8 @@ class Host:
             "LANG": "C.UTF-8",
             "PYTHONHASHSEED": "0",  # the same program gives the same verdict
             "PYTHONDONTWRITEBYTECODE": "1",
+            "OPENBLAS_NUM_THREADS": "1",  # threads are processes to a limit, and do not survive a fork
+            "OMP_NUM_THREADS": "1",
             "MALLOC_ARENA_MAX": "1",  # arenas reserve 64 MiB each, which RLIMIT_AS would count
         }.items():
             walls += ["--setenv", name, value]

@@ -1,7 +1,7 @@
-"""The order that the host hands to the first process of a sandbox: read once from a sealed memory file.
+"""What the host hands to our own code inside: jobs, settings, and the code itself, compiled once.
 
-It goes one way, from us to our own code in the same interpreter, which is why it may be marshal; nothing that comes
-back ever is. It holds the candidate's source, never an expected value.
+All of it goes one way, from us to the same interpreter, which is why it may be marshal; nothing that comes back ever
+is. A job holds the candidate's source, never an expected value.
 """
 
 from __future__ import annotations
@@ -12,31 +12,32 @@ import importlib.util
 import marshal
 import math
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from types import CodeType
-from typing import TypedDict
+from typing import Any, TypedDict
 
 from posttrain.core.sandboxing import SandboxLimits
-from posttrain.sandbox.guest import OPEN_FILES
-
-MIB = 1 << 20
+from posttrain.sandbox.inside.program import OPEN_FILES
+from posttrain.sandbox.order import MIB, Order
 
 BOOTSTRAP = """\
 import marshal, sys
 with open(int(sys.argv[1]), "rb") as file:
-    modules, job = marshal.load(file)
+    modules, settings = marshal.load(file)
 for name, code in modules:
     module = sys.modules[name] = type(sys)(name)
     exec(code, module.__dict__)
-module.start(job)
+module.start(settings)
 """
+_INSIDE = "posttrain.sandbox.inside"
+_SINGLE = ("posttrain.sandbox.plain", f"{_INSIDE}.program", f"{_INSIDE}.warden", f"{_INSIDE}.single")
+_SERVER = (*_SINGLE[:3], f"{_INSIDE}.lockdown", f"{_INSIDE}.server")
 
 
 class Job(TypedDict):
-    """A dictionary, because it crosses by marshal. Numbers of file descriptors are those inside."""
+    """One program's. These are dictionaries because they cross by marshal."""
 
-    uid: int
-    """To become before anything else; 0 where the launcher is an ordinary user already."""
     argv: list[str]
     """Empty: call `function` of `source` instead."""
     source: str
@@ -44,17 +45,59 @@ class Job(TypedDict):
     files: dict[str, str]
     cpu_s: int
     rlimits: dict[str, int]
+
+
+class Single(TypedDict):
+    """For pid 1 of one execution. Numbers of file descriptors are those inside."""
+
+    uid: int
+    """For root to become before anything else."""
     control: int
     report: int
     input: int
     answer: int
 
 
-def rlimits(limits: SandboxLimits) -> dict[str, int]:
-    """By the names of the `resource` module. One more process than asked for: pid 1 has the same user."""
+class Server(TypedDict):
+    """For pid 1 of a slot."""
+
+    control: int
+    filter: bytes
+    cgroups: list[int]
+    """Files to write "0" to."""
+    preload: list[str]
+    paths: list[str]
+
+
+def job_frame(order: Order, *, base_bytes: int = 0, num_ours: int = 1) -> bytes:
+    """`base_bytes`: address space that a call has before it begins, and that is not its own doing; `num_ours`: how many
+    processes of ours have the same user."""
+    job = Job(
+        argv=list(order.argv),
+        source=order.source,
+        function=order.function,
+        files=dict(order.files),
+        cpu_s=whole_cpu_s(order.limits),
+        rlimits=_rlimits(order.limits, 0 if order.argv else base_bytes, num_ours),
+    )
+    body = marshal.dumps(dict(job))
+    return len(body).to_bytes(4, "big") + body
+
+
+def single_file(single: Single) -> int:
+    """The code with its settings, as the descriptor of a sealed memory file."""
+    return _code_file(_SINGLE, single)
+
+
+def server_file(server: Server) -> int:
+    return _code_file(_SERVER, server)
+
+
+def _rlimits(limits: SandboxLimits, base_bytes: int, num_ours: int) -> dict[str, int]:
+    """By the names of the `resource` module."""
     return {
-        "RLIMIT_AS": limits.memory_mib * MIB,
-        "RLIMIT_NPROC": limits.processes + 1,
+        "RLIMIT_AS": limits.memory_mib * MIB + base_bytes,
+        "RLIMIT_NPROC": limits.processes + num_ours,
         "RLIMIT_FSIZE": limits.disk_mib * MIB,
         "RLIMIT_NOFILE": OPEN_FILES,
         "RLIMIT_CORE": 0,
@@ -68,11 +111,6 @@ def whole_cpu_s(limits: SandboxLimits) -> int:
     return max(1, math.ceil(limits.cpu_s))
 
 
-def job_file(job: Job) -> int:
-    """The order with the code that carries it out, as the descriptor of a sealed memory file."""
-    return sealed_file("posttrain-job", marshal.dumps((_modules(), dict(job))))
-
-
 def sealed_file(name: str, content: bytes) -> int:
     """A memory file that nobody can change or grow any more, rewound. The caller closes the descriptor."""
     fd = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
@@ -83,14 +121,13 @@ def sealed_file(name: str, content: bytes) -> int:
     return fd
 
 
+def _code_file(names: tuple[str, ...], settings: Mapping[str, Any]) -> int:
+    return sealed_file("posttrain-code", marshal.dumps(([(name, _compiled(name)) for name in names], dict(settings))))
+
+
 @functools.cache
-def _modules() -> list[tuple[str, CodeType]]:
-    """Compiled here once, so that no execution compiles them again."""
-    names = ("posttrain.sandbox.plain", "posttrain.sandbox.guest")
-    return [(name, _compiled(name)) for name in names]
-
-
 def _compiled(name: str) -> CodeType:
+    """Here, so that no execution compiles it again."""
     spec = importlib.util.find_spec(name)
     assert spec is not None
     assert spec.origin is not None

@@ -1,57 +1,63 @@
-"""The sandbox of this machine: bubblewrap, started anew for every execution.
+"""The sandbox of this machine: slots that stay, with a server in each that forks a child for every execution.
 
 Every result carries the tier that `probe.py` found by trying; where there is none, the first use raises
-`IsolationUnavailableError` and nothing ever runs with less (law L27). A fault of ours is tried once more and then
-reported as INFRASTRUCTURE_ERROR, never as the program's (law L23). It does not keep processes warm between
-executions, and has neither `test` nor sessions.
+`IsolationUnavailableError` and nothing ever runs with less (law L27). A fault of ours is tried again on another slot
+and in the end reported as INFRASTRUCTURE_ERROR, never as the program's (law L23).
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import PurePosixPath
+from functools import cached_property
 from typing import Literal, NoReturn
-from weakref import WeakKeyDictionary
 
-from posttrain.core.errors import ConfigError, SandboxError, UserError
+from posttrain.core.errors import ConfigError, SandboxError
 from posttrain.core.protocols import SandboxSession
-from posttrain.core.sandboxing import CallResult, IsolationTier, ResultClass, RunResult, SandboxLimits, TestResult
+from posttrain.core.sandboxing import (
+    SANDBOX_CALLER,
+    CallResult,
+    IsolationTier,
+    ResultClass,
+    RunResult,
+    SandboxCaller,
+    SandboxLimits,
+    TestResult,
+)
 from posttrain.core.types import Json
 from posttrain.sandbox.conversation import Conversation
-from posttrain.sandbox.execution import Order, execute
-from posttrain.sandbox.job import MIB
-from posttrain.sandbox.outcome import judge
-from posttrain.sandbox.probe import available
+from posttrain.sandbox.order import Order, call_order, run_order
+from posttrain.sandbox.outcome import judge, too_many_files
+from posttrain.sandbox.pool import Pool
+from posttrain.sandbox.probe import slot_isolation
+from posttrain.sandbox.profile import PROFILES, Profile
+from posttrain.sandbox.slot import Slot
+from posttrain.sandbox.turn import execute_on
 
-_ATTEMPTS = 2
-_PAGE_BYTES = 4096
-_MAX_PATH, _MAX_PATH_PART = 1000, 60
-"""Characters, of at most 4 bytes each: below the kernel's 4096 and 255."""
-_PROFILES = ("python",)
+_ATTEMPTS = 3
 
 
 @dataclass(frozen=True)
 class LocalSandbox:
-    """Cheap to make; the machine is probed at the first use or question for the `tier`, once per process."""
+    """Cheap to make; the machine is probed at the first use or question for the `tier`, once per process. `close` it,
+    or its slots stay until this process ends."""
 
     concurrency: int = 2
-    """Executions at once in one event loop; more wait, and their waiting is not charged to them."""
+    """Executions at once, and servers for each profile in use; more wait, and their waiting is not charged to them."""
     isolation: Literal["full"] = "full"
     """What is required; "full" is all there is."""
-    _slots: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = field(
-        default_factory=WeakKeyDictionary, init=False, repr=False, compare=False
-    )
+    profiles: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict, hash=False)
+    """Your own: `{"name": {"preload": ["module"], "distributions": ["package"]}}`, beside python, numpy and pytest."""
 
     def __post_init__(self) -> None:
         if self.concurrency < 1:
             raise ConfigError(f"concurrency of the sandbox 'local' is {self.concurrency}; it must be at least 1")
+        assert self._profiles  # bad ones are refused now
 
     @property
     def tier(self) -> IsolationTier:
         """Raises `IsolationUnavailableError`."""
-        return available().tier
+        return slot_isolation().tier
 
     async def call(
         self,
@@ -64,17 +70,9 @@ class LocalSandbox:
     ) -> CallResult:
         """As the protocol says. Tuples stay tuples in both directions. Raises `UserError` for no inputs (law L26)
         and for inputs that are no plain data."""
-        if profile not in _PROFILES:
-            raise SandboxError(f"the sandbox 'local' has no profile {profile!r} (known: {', '.join(_PROFILES)})")
-        if not inputs:
-            raise UserError(f"a sandboxed call of {function!r} has no inputs: it would say nothing about the program")
-        order = Order(limits=limits, source=source, function=function)
-        async with self._slot():
-            for attempt in range(_ATTEMPTS):
-                conversation = Conversation(inputs)
-                run = await self._execute(order, conversation)
-                if run.result_class is not ResultClass.INFRASTRUCTURE_ERROR or attempt == _ATTEMPTS - 1:
-                    break
+        order = call_order(source, function, inputs, limits)
+        run, conversation = await self._execute(order, self._profile(profile), lambda: Conversation(inputs))
+        assert conversation is not None
         return CallResult(run, conversation.outputs())
 
     async def run(
@@ -88,18 +86,10 @@ class LocalSandbox:
         """`argv[0]` is looked up where the sandbox has programs: the base interpreter's folder and /usr/bin. `files`
         are laid in the working directory; more than `disk_mib` of them is a DISK_LIMIT. Raises `UserError` for a
         path that leaves the working directory (attack 25)."""
-        if not argv:
-            raise UserError("a sandboxed run needs a program: argv is empty")
-        files = {str(PurePosixPath(name)): content for name, content in (files or {}).items()}
-        _check_paths(files)
-        if _laid_bytes(files) > limits.disk_mib * MIB:
-            reason = f"the files to lay are larger than the {limits.disk_mib} MiB of disk"
-            return RunResult(ResultClass.DISK_LIMIT, self.tier, reason=reason)
-        order = Order(limits=limits, argv=tuple(argv), files=files, stdin=stdin)
-        async with self._slot():
-            run = await self._execute(order)
-            if run.result_class is ResultClass.INFRASTRUCTURE_ERROR:
-                run = await self._execute(order)
+        order = run_order(argv, files, stdin, limits)
+        if not order.fits:
+            return too_many_files(self.tier, limits)
+        run, _ = await self._execute(order, self._profile("python"), lambda: None)
         return run
 
     async def test(
@@ -111,37 +101,43 @@ class LocalSandbox:
         _refuse("session")
 
     async def close(self) -> None:
-        """Nothing stays between executions, so there is nothing to close."""
+        """What runs may end; then the slots go. It cannot be used afterwards."""
+        await self._pool.close()
 
-    async def _execute(self, order: Order, conversation: Conversation | None = None) -> RunResult:
-        host = available()
-        ended = await execute(host, order, conversation)
-        return judge(ended, host.tier, order.limits, conversation)
+    async def _execute(
+        self, order: Order, profile: Profile, converse: Callable[[], Conversation | None]
+    ) -> tuple[RunResult, Conversation | None]:
+        for attempt in range(_ATTEMPTS):
+            conversation = converse()
+            run = await self._attempt(order, profile, conversation)
+            if run.result_class is not ResultClass.INFRASTRUCTURE_ERROR or attempt == _ATTEMPTS - 1:
+                break
+        return run, conversation
 
-    def _slot(self) -> asyncio.Semaphore:
-        loop = asyncio.get_running_loop()
-        return self._slots.setdefault(loop, asyncio.Semaphore(self.concurrency))
+    async def _attempt(self, order: Order, profile: Profile, conversation: Conversation | None) -> RunResult:
+        tier = self.tier
+        caller = SANDBOX_CALLER.get(SandboxCaller())
+        try:
+            async with self._pool.slot(profile, caller.name, caller.priority) as slot:
+                ended = await execute_on(slot, order, conversation)
+        except SandboxError as error:
+            return RunResult(ResultClass.INFRASTRUCTURE_ERROR, tier, reason=str(error))
+        return judge(ended, tier, order.limits, conversation)
+
+    def _profile(self, name: str) -> Profile:
+        if name not in self._profiles:
+            known = ", ".join(self._profiles)
+            raise SandboxError(f"the sandbox 'local' has no profile {name!r} (known: {known})")
+        return self._profiles[name]
+
+    @cached_property
+    def _profiles(self) -> dict[str, Profile]:
+        return PROFILES | {name: Profile.read(name, settings) for name, settings in self.profiles.items()}
+
+    @cached_property
+    def _pool(self) -> Pool:
+        return Pool(self.concurrency, lambda profile: Slot(slot_isolation().host, profile))
 
 
 def _refuse(verb: str) -> NoReturn:
     raise SandboxError(f"the sandbox 'local' has no verb {verb!r}; it has call and run")
-
-
-def _check_paths(files: Mapping[str, str]) -> None:
-    for name, content in files.items():
-        path = PurePosixPath(name)
-        fits = len(name) <= _MAX_PATH and all(len(part) <= _MAX_PATH_PART for part in path.parts)
-        if not path.parts or path.is_absolute() or ".." in path.parts or "\0" in name or not fits:
-            raise UserError(f"a file for the sandbox cannot be called {name[:200]!r}: the path must stay inside")
-        if any(str(parent) in files for parent in path.parents):
-            raise UserError(f"a file for the sandbox cannot be called {name[:200]!r}: a part of it is a file itself")
-        try:
-            (name + content).encode()
-        except UnicodeEncodeError:
-            raise UserError(f"the file {name[:200]!r} for the sandbox is no valid Unicode") from None
-
-
-def _laid_bytes(files: Mapping[str, str]) -> int:
-    """Upper bound of what files take in a tmpfs: whole pages, and one for each folder."""
-    pages = sum(1 + len(PurePosixPath(name).parts) + len(text.encode()) // _PAGE_BYTES for name, text in files.items())
-    return pages * _PAGE_BYTES

@@ -12,8 +12,8 @@ import signal
 
 from posttrain.core.sandboxing import IsolationTier, ResultClass, RunResult, SandboxLimits
 from posttrain.sandbox.conversation import Conversation
-from posttrain.sandbox.execution import Ended, Report, Stop
 from posttrain.sandbox.job import whole_cpu_s
+from posttrain.sandbox.watch import Ended, Report, Stop
 
 _NEARLY_ALL = 0.9
 _LIMIT_SIGNALS: dict[int, ResultClass] = {
@@ -44,9 +44,15 @@ def judge(
     )
 
 
+def too_many_files(tier: IsolationTier, limits: SandboxLimits) -> RunResult:
+    """Nothing was started."""
+    reason = f"the files to lay are larger than the {limits.disk_mib} MiB of disk"
+    return RunResult(ResultClass.DISK_LIMIT, tier, reason=reason)
+
+
 def _classify(ended: Ended, limits: SandboxLimits, conversation: Conversation | None) -> tuple[ResultClass, str]:
     if not ended.ready or ended.stop is Stop.SETUP:
-        said = ended.stderr.decode(errors="replace").strip()[-500:] or "it said nothing"
+        said = (ended.stderr.decode(errors="replace").strip() or ended.said)[-500:] or "it said nothing"
         when = "in time" if ended.stop is Stop.SETUP else "at all"
         return ResultClass.INFRASTRUCTURE_ERROR, f"sandbox did not become ready {when}: {said}"
     if conversation and conversation.violation:
@@ -67,6 +73,8 @@ def _stopped(stop: Stop, ended: Ended, limits: SandboxLimits) -> tuple[ResultCla
 def _exited(report: Report, limits: SandboxLimits, hint: ResultClass | None) -> tuple[ResultClass, str]:
     """`hint` is the limit that the program's own exception spoke of."""
     code = os.waitstatus_to_exitcode(report.status)
+    if report.out_of_memory:
+        return ResultClass.MEMORY_LIMIT, _sentence(ResultClass.MEMORY_LIMIT, report, limits)
     limit = _limit_of_signal(code, report, limits) or (_limit_of_use(report, limits) if code else None) or hint
     if limit:
         return limit, _sentence(limit, report, limits)

@@ -20,7 +20,8 @@ class Pipes:
         self._loop = loop
         self._fds: set[int] = set()
         self._takers: dict[int, Callable[[bytes], None]] = {}
-        self._unsent: dict[int, bytes] = {}
+        self._unsent: dict[int, memoryview] = {}
+        self._closing: set[int] = set()
 
     def own(self, fd: int) -> int:
         self._fds.add(fd)
@@ -64,8 +65,14 @@ class Pipes:
         """Queue `data`; what a closed reader does not want is dropped."""
         if fd in self._fds:
             os.set_blocking(fd, False)
-            self._unsent[fd] = self._unsent.get(fd, b"") + data
+            self._unsent[fd] = memoryview(bytes(self._unsent.get(fd, b"")) + data)
             self._write(fd)
+
+    def close_when_sent(self, fd: int) -> None:
+        if fd in self._unsent:
+            self._closing.add(fd)
+        else:
+            self.close(fd)
 
     def close(self, *fds: int) -> None:
         """Idempotent."""
@@ -78,6 +85,7 @@ class Pipes:
                 self._loop.remove_writer(fd)
                 del self._unsent[fd]
             self._fds.remove(fd)
+            self._closing.discard(fd)
             os.close(fd)
 
     def close_all(self) -> None:
@@ -94,6 +102,8 @@ class Pipes:
         self._unsent[fd] = self._unsent[fd][written:]
         if self._unsent[fd]:
             self._loop.add_writer(fd, self._write, fd)
-        else:
-            self._loop.remove_writer(fd)
-            del self._unsent[fd]
+            return
+        self._loop.remove_writer(fd)
+        del self._unsent[fd]
+        if fd in self._closing:
+            self.close(fd)

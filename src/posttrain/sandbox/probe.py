@@ -1,26 +1,36 @@
 """What isolation this machine gives, found by doing: build the walls, try to get out, be ended; once per process.
 
-Either everything holds and `available` returns how to launch, or `IsolationUnavailableError` says which part is missing
-and which setting brings it. It never settles for less (law L27), and it does not guess from versions.
+Either everything holds, and how to launch is returned, or `IsolationUnavailableError` says which part is missing and
+which setting brings it. It never settles for less (law L27), and it does not guess from versions. Walls that stay
+(`slot_isolation`) and walls for one execution (`single_host`) are tried apart, since they are built apart.
 """
 
 from __future__ import annotations
 
 import asyncio
 import functools
+import platform
 import socket
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 
-from posttrain.core.errors import IsolationUnavailableError
+from posttrain.core.errors import IsolationUnavailableError, SandboxError
 from posttrain.core.sandboxing import CallOutput, IsolationTier, OutputStatus, ResultClass, SandboxLimits
 from posttrain.sandbox.bubblewrap import Host, find_host
 from posttrain.sandbox.conversation import Conversation
-from posttrain.sandbox.execution import Order, execute
+from posttrain.sandbox.execution import execute
+from posttrain.sandbox.order import Order
 from posttrain.sandbox.outcome import judge
+from posttrain.sandbox.profile import PROFILES
+from posttrain.sandbox.slot import Slot
+from posttrain.sandbox.turn import execute_on
+from posttrain.sandbox.watch import Ended
 
 _LOOK_LIMITS = SandboxLimits(wall_s=20.0, processes=4, memory_mib=256, disk_mib=1)
-_ENDLESS_LIMITS = SandboxLimits(wall_s=0.1)
+_ENDLESS_LIMITS = SandboxLimits(wall_s=0.03)
+_Execute = Callable[[Order, Conversation], Awaitable[Ended]]
 
 _ESCAPES = """
 import os, signal, socket
@@ -70,6 +80,16 @@ def disk():
         os.remove("full")
     return False
 
+def visible():
+    found = []
+    for pid in range(1, 5000):
+        try:
+            os.getpgid(pid)
+            found.append(pid)
+        except ProcessLookupError:
+            pass
+    return found
+
 def unreachable(port):
     return all(refused(socket.create_connection, (host, port), 1.0) for host in ("127.0.0.1", "192.0.2.1"))
 
@@ -78,7 +98,7 @@ HIDDEN = ("/etc/passwd", "/proc/self", "/sys/kernel", "/var/log")
 def look(num_processes, port):
     return {
         "the program is not root": os.getuid() != 0 and refused(os.setuid, 0),
-        "processes of others are out of sight": os.getpid() < 10,
+        "processes of others are out of sight": visible() == [1, os.getpid()],
         "files of the host are out of sight": not any(map(os.path.exists, HIDDEN)),
         "the system is read-only": refused(open, "/x", "w") and refused(open, "/usr/x", "w"),
         "there is no network": unreachable(port),
@@ -90,21 +110,58 @@ def look(num_processes, port):
 _ENDLESS = "while True: pass"
 
 
+@dataclass(frozen=True)
+class SlotIsolation:
+    """What stands between a program in a slot and this machine."""
+
+    host: Host
+    tier: IsolationTier
+    kernel: str
+    landlock_abi: int
+    """0 where the kernel has no Landlock: then read-only mounts alone keep a program from writing outside."""
+    cgroup: bool
+    """Whether memory and processes are bounded over the whole tree, not for each process alone."""
+
+
 @functools.cache
-def available() -> Host:
+def single_host() -> Host:
     """Blocks for about 0.2 s the first time. Raises `IsolationUnavailableError`."""
     host = find_host()
-    # In a thread of its own, because the caller may be inside a running event loop.
-    with ThreadPoolExecutor(max_workers=1) as pool:
-        pool.submit(lambda: asyncio.run(_try(host))).result()
+    _aside(lambda: _try(host, lambda order, conversation: execute(host, order, conversation)))
     return host
 
 
-async def _try(host: Host) -> None:
+@functools.cache
+def slot_isolation() -> SlotIsolation:
+    """Blocks for about 0.2 s the first time. Raises `IsolationUnavailableError`."""
+    host = find_host()
+    try:
+        slot = Slot(host, PROFILES["python"])
+    except SandboxError as error:
+        raise IsolationUnavailableError(f"isolation 'full' is not available here: {error}; {remedy(host)}") from error
+    try:
+        _aside(lambda: _try(host, lambda order, conversation: execute_on(slot, order, conversation)))
+        tier = IsolationTier.FULL if slot.has_cgroup and not host.as_root else host.tier
+        return SlotIsolation(host, tier, platform.release(), slot.landlock_abi, slot.has_cgroup)
+    finally:
+        slot.close()
+
+
+def _aside(attempt: Callable[[], Awaitable[None]]) -> None:
+    """In a thread of its own, because the caller may be inside a running event loop."""
+
+    async def wait() -> None:
+        await attempt()
+
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        pool.submit(lambda: asyncio.run(wait())).result()
+
+
+async def _try(host: Host, execute: _Execute) -> None:
     order = Order(limits=_LOOK_LIMITS, source=_ESCAPES, function="look")
     with socket.create_server(("127.0.0.1", 0)) as server:
         conversation = Conversation([[_LOOK_LIMITS.processes, server.getsockname()[1]]])
-        run = judge(await execute(host, order, conversation), host.tier, _LOOK_LIMITS, conversation)
+        run = judge(await execute(order, conversation), host.tier, _LOOK_LIMITS, conversation)
     if run.result_class is ResultClass.INFRASTRUCTURE_ERROR:
         raise IsolationUnavailableError(f"isolation 'full' is not available here: {run.reason}; {remedy(host)}")
     failed = failures(conversation.outputs()[0])
@@ -113,7 +170,7 @@ async def _try(host: Host) -> None:
             f"isolation 'full' is not available here: bubblewrap starts, but it does not hold that {', '.join(failed)}"
         )
     order = Order(limits=_ENDLESS_LIMITS, source=_ENDLESS, function="look")
-    run = judge(await execute(host, order, Conversation([[]])), host.tier, _ENDLESS_LIMITS)
+    run = judge(await execute(order, Conversation([[]])), host.tier, _ENDLESS_LIMITS)
     if run.result_class is not ResultClass.TIME_LIMIT:
         raise IsolationUnavailableError(
             f"isolation 'full' is not available here: an endless program ended as {run.result_class}: {run.reason}"

@@ -1,0 +1,87 @@
+"""What pid 1 of a sandbox does while a program runs and after it: reap, count, end everything, and say how it went."""
+
+# Importing pathlib would cost as much as all the rest:
+
+import _signal  # type: ignore[import-not-found]  # `signal` builds enums, which costs as much as starting Python
+import os
+import select
+
+from posttrain.sandbox.inside.program import BOX
+
+_NEARLY_FULL_BYTES = 1 << 16
+_NEARLY_FULL_FILES = 4
+
+
+class Bell:
+    """Rings when a child ends. Made before the fork; in the child, `silence` first of all."""
+
+    def __init__(self) -> None:
+        self.read, self._write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        _signal.signal(_signal.SIGINT, _signal.SIG_DFL)  # Python's own handler would let the program interrupt us
+        _signal.signal(_signal.SIGCHLD, lambda *_: None)
+        _signal.set_wakeup_fd(self._write)
+
+    def silence(self) -> None:
+        _signal.set_wakeup_fd(-1)
+        _signal.signal(_signal.SIGCHLD, _signal.SIG_DFL)
+        os.close(self.read)
+        os.close(self._write)
+
+
+class _Ledger:
+    """What the reaped processes used."""
+
+    def __init__(self, program: int) -> None:
+        self.program = program
+        self.status: int | None = None
+        self.cpu_s = 0.0
+        self.peak_kib = 0
+        self.num_unawaited = 0
+
+    def reap(self, flags: int) -> bool:
+        """Reap one process; False where there is none (yet)."""
+        try:
+            pid, status, usage = os.wait4(-1, flags)
+        except ChildProcessError:
+            return False
+        if pid == 0:
+            return False
+        self.cpu_s += usage.ru_utime + usage.ru_stime
+        self.peak_kib = max(self.peak_kib, usage.ru_maxrss)
+        if pid == self.program:
+            self.status = status
+        else:
+            self.num_unawaited += 1
+        return True
+
+
+def watch_over(program: int, control: int, bell: Bell) -> bytes:
+    """Wait until `program` ends or `control` has something to say, then end all processes but ourselves. The report
+    is a line: wait status, CPU in µs, peak in KiB, processes that nobody waited for, and whether the disk is full."""
+    ledger = _Ledger(program)
+    poll = select.poll()
+    poll.register(bell.read, select.POLLIN)
+    poll.register(control, select.POLLIN)
+    stopped = False
+    while ledger.status is None and not stopped:
+        events = [fd for fd, _ in poll.poll()]
+        stopped = control in events  # the host wants us to stop, or it is gone
+        if bell.read in events:
+            os.read(bell.read, 4096)
+        while ledger.reap(os.WNOHANG):
+            pass
+    while _kill_all() and ledger.reap(0):
+        pass
+    disk = os.statvfs(BOX)
+    no_files = disk.f_files > 0 and disk.f_ffree < _NEARLY_FULL_FILES
+    full = no_files or disk.f_bavail * disk.f_frsize < _NEARLY_FULL_BYTES
+    return f"{ledger.status} {int(ledger.cpu_s * 1e6)} {ledger.peak_kib} {ledger.num_unawaited} {int(full)}\n".encode()
+
+
+def _kill_all() -> bool:
+    """End every process but ourselves; False when there was none left, dead or alive."""
+    try:
+        os.kill(-1, _signal.SIGKILL)
+    except ProcessLookupError:
+        return False
+    return True

@@ -1,0 +1,165 @@
+"""The slots of one sandbox: who may run now, on which slot, and what becomes of it. Thread-safe, for any event loop.
+
+So many executions run at once; the others stand in a `Line`, whose waiting is the caller's and never the program's.
+A slot is started when none that is ready fits, kept for the next program of its profile, and given up when its server
+failed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+import weakref
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+
+from posttrain.core.errors import SandboxError
+from posttrain.sandbox.line import Line
+from posttrain.sandbox.profile import Profile
+from posttrain.sandbox.slot import Slot
+
+_STARTERS = ThreadPoolExecutor(max_workers=8, thread_name_prefix="posttrain-slot")
+
+
+@dataclass(eq=False)
+class _Waiter:
+    loop: asyncio.AbstractEventLoop
+    turn: asyncio.Future[None]
+
+
+class Pool:
+    """`start` blocks and may raise `SandboxError`. Ready slots of all profiles together are at most twice `size`."""
+
+    def __init__(self, size: int, start: Callable[[Profile], Slot]) -> None:
+        self._size, self._start = size, start
+        self._lock = threading.Lock()
+        self._line: Line[_Waiter] = Line()
+        self._num_running = 0
+        self._ready: list[Slot] = []
+        """The longest unused first."""
+        self._slots: set[Slot] = set()
+        self._starting: set[Future[Slot]] = set()
+        self._closed = False
+        weakref.finalize(self, _close_all, self._slots)
+
+    @contextlib.asynccontextmanager
+    async def slot(self, profile: Profile, caller: str = "", priority: int = 0) -> AsyncIterator[Slot]:
+        """Wait for a turn, and have a slot for as long as the block lasts. Raises `SandboxError` where none can be
+        started and where the pool is closed."""
+        await self._turn(caller, priority)
+        try:
+            slot = await self._ready_or_new(profile)
+            try:
+                yield slot
+            finally:
+                self._take_back(slot)
+        finally:
+            self._next()
+
+    async def close(self) -> None:
+        """Nobody gets a slot any more; what runs may end first."""
+        with self._lock:
+            self._closed = True
+        while self._num_running or self._starting:
+            await asyncio.sleep(0.01)
+        _close_all(self._slots)
+        self._ready.clear()
+
+    # ── turns ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _turn(self, caller: str, priority: int) -> None:
+        loop = asyncio.get_running_loop()
+        with self._lock:
+            if self._closed:
+                raise SandboxError("the sandbox is closed")
+            if self._num_running < self._size:
+                self._num_running += 1
+                return
+            waiter = _Waiter(loop, loop.create_future())
+            self._line.add(waiter, caller, priority)
+        try:
+            await waiter.turn
+        except BaseException:
+            with self._lock:
+                still_waiting = self._line.remove(waiter)
+            if not still_waiting:
+                self._next()
+            raise
+
+    def _next(self) -> None:
+        """Hand the turn on."""
+        while True:
+            with self._lock:
+                waiter = self._line.pop()
+                if waiter is None:
+                    self._num_running -= 1
+                    return
+            try:
+                waiter.loop.call_soon_threadsafe(_let_go, waiter.turn)
+            except RuntimeError:  # its event loop is closed, and nobody waits there any more
+                continue
+            return
+
+    # ── slots ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _ready_or_new(self, profile: Profile) -> Slot:
+        while True:
+            with self._lock:
+                slot = next((slot for slot in reversed(self._ready) if slot.profile == profile), None)
+                if slot is None:
+                    break
+                self._ready.remove(slot)
+            if slot.alive:
+                return slot
+            self._give_up(slot)
+        starting = _STARTERS.submit(self._new, profile)
+        self._starting.add(starting)
+        try:
+            slot = await asyncio.shield(asyncio.wrap_future(starting))
+        except asyncio.CancelledError:
+            starting.add_done_callback(self._keep)
+            raise
+        except BaseException:
+            self._starting.discard(starting)
+            raise
+        self._starting.discard(starting)
+        return slot
+
+    def _new(self, profile: Profile) -> Slot:
+        slot = self._start(profile)
+        with self._lock:
+            self._slots.add(slot)
+            superfluous = self._ready.pop(0) if len(self._slots) > 2 * self._size and self._ready else None
+        if superfluous:
+            self._give_up(superfluous)
+        return slot
+
+    def _keep(self, starting: Future[Slot]) -> None:
+        """A slot that was started for somebody who is gone."""
+        if not starting.exception():
+            self._take_back(starting.result())
+        self._starting.discard(starting)
+
+    def _take_back(self, slot: Slot) -> None:
+        if self._closed or not slot.alive:
+            self._give_up(slot)
+            return
+        with self._lock:
+            self._ready.append(slot)
+
+    def _give_up(self, slot: Slot) -> None:
+        with self._lock:
+            self._slots.discard(slot)
+        slot.close()
+
+
+def _let_go(turn: asyncio.Future[None]) -> None:
+    if not turn.done():
+        turn.set_result(None)
+
+
+def _close_all(slots: set[Slot]) -> None:
+    while slots:
+        slots.pop().close()

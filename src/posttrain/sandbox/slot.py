@@ -1,0 +1,149 @@
+"""A place where programs run: walls that stay, and in them a server that forks a child for each execution.
+
+One execution at a time, from any thread and any event loop; who may use it when is `pool.py`'s affair. Nothing is
+kept between two executions but the server itself, so a slot need not be trusted less after a hostile program: it is
+given up when its server fails, not when a program did.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+from collections.abc import Sequence
+from pathlib import Path
+
+from posttrain.core.errors import SandboxError
+from posttrain.core.sandboxing import SandboxLimits
+from posttrain.sandbox.bubblewrap import Host
+from posttrain.sandbox.cgroup import Cgroup
+from posttrain.sandbox.inside.server import HELLO, ORDER, STOP
+from posttrain.sandbox.job import Server, job_frame, server_file
+from posttrain.sandbox.order import MIB, Order
+from posttrain.sandbox.profile import Profile
+from posttrain.sandbox.tree import Tree
+
+_START_TIMEOUT_S = 30.0
+_FILES_PER_MIB, _FILES_MORE = 256, 64
+_MEMORY_MORE = 16 * MIB
+"""Of the tree, over the limit of one process: pages of the server that are written to, and the kernel's own."""
+
+
+class Slot:
+    """Starting one blocks for about a tenth of a second. Raises `SandboxError` with what it said where it does not
+    start. `control` is for whoever runs an execution on it (`turn.py`)."""
+
+    def __init__(self, host: Host, profile: Profile) -> None:
+        self.profile = profile
+        self.reset_s = 0.0
+        """What the last replacement of the box took."""
+        self._host = host
+        self._num_oom_kills = 0
+        self._tree: Tree | None = None
+        self._cgroup = Cgroup.make()
+        self._diary = os.memfd_create("posttrain-slot", os.MFD_CLOEXEC)
+        self.control, inside = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        try:
+            self.landlock_abi = self._start(inside)
+            self._base_bytes = self._look_at_server()
+        except BaseException:
+            self.close()
+            raise
+        self.control.setblocking(False)
+
+    @property
+    def alive(self) -> bool:
+        if self._tree is None or self._tree.bwrap < 0:
+            return False
+        poll = select.poll()
+        poll.register(self._tree.bwrap, select.POLLIN)
+        return not poll.poll(0)
+
+    @property
+    def has_cgroup(self) -> bool:
+        return self._cgroup is not None
+
+    def job(self, order: Order) -> bytes:
+        return job_frame(order, base_bytes=self._base_bytes, num_ours=0 if self._host.as_root else 1)
+
+    def submit(self, limits: SandboxLimits, descriptors: Sequence[int]) -> None:
+        """Have the server fork: `descriptors` are the child's standard streams, its inputs and its answers. Raises
+        `OSError` where the server is gone."""
+        if self._cgroup:
+            self._cgroup.limit((limits.memory_mib + limits.disk_mib) * MIB + _MEMORY_MORE, limits.processes)
+            self._num_oom_kills = self._cgroup.num_oom_kills()
+        num_files = limits.disk_mib * _FILES_PER_MIB + _FILES_MORE
+        socket.send_fds(self.control, [ORDER.pack(self._host.user(), limits.disk_mib, num_files)], descriptors)
+
+    def stop(self) -> None:
+        """Have the server end what runs, and report."""
+        self.control.send(STOP)
+
+    def kill(self) -> None:
+        """The server, and all with it."""
+        if self._tree:
+            self._tree.kill()
+
+    def ran_out_of_memory(self) -> bool:
+        """Since the last `submit`."""
+        return self._cgroup is not None and self._cgroup.num_oom_kills() > self._num_oom_kills
+
+    def said(self) -> str:
+        """What the server or bubblewrap complained of."""
+        return os.pread(self._diary, 2000, 0).decode(errors="replace").strip()
+
+    def close(self) -> None:
+        """Idempotent. When it returns, nothing is left of the slot."""
+        if self._diary < 0:
+            return
+        self.control.close()
+        try:
+            if self._tree:
+                self._tree.end()
+        finally:
+            if self._cgroup:
+                self._cgroup.remove()
+            os.close(self._diary)
+            self._diary = -1
+
+    def _start(self, inside: socket.socket) -> int:
+        """The server's Landlock ABI."""
+        groups = self._cgroup.entrances() if self._cgroup else []
+        info, info_w = os.pipe()
+        code_fd = server_file(
+            Server(
+                control=inside.fileno(),
+                filter=self._host.seccomp,
+                cgroups=groups,
+                preload=list(self.profile.preload),
+                paths=list(self.profile.paths),
+            )
+        )
+        null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            command = self._host.server_command(code_fd=code_fd, info_fd=info_w, binds=self.profile.binds())
+            inherited = [inside.fileno(), info_w, code_fd, *groups]
+            self._tree = Tree(command, stdin=null, stdout=self._diary, stderr=self._diary, pass_fds=inherited)
+            inside.close()
+            self.control.settimeout(_START_TIMEOUT_S)
+            try:
+                hello = self.control.recv(64)
+            except OSError as error:
+                raise SandboxError(f"sandbox server did not start: {error}; {self.said()}") from error
+            if not hello.startswith(HELLO):
+                raise SandboxError(f"sandbox server did not start: {self.said() or 'it said nothing'}")
+            self._tree.hear(os.read(info, 4096))
+        finally:
+            inside.close()
+            for fd in (info, info_w, code_fd, null, *groups):
+                os.close(fd)
+        return int(hello.split()[1])
+
+    def _look_at_server(self) -> int:
+        """Its address space in bytes. Raises `SandboxError` where the preloads have left threads: a lock that one of
+        them held would stay locked in every child."""
+        assert self._tree is not None
+        folder = Path("/proc", str(self._tree.first_pid))
+        if len(list((folder / "task").iterdir())) > 1:
+            raise SandboxError(f"the preloads of profile {self.profile.name!r} leave threads running; it cannot fork")
+        return int((folder / "statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")

@@ -1,0 +1,175 @@
+"""One execution as it is seen from outside: its output, its answers, its clock, and why we ended it if we did.
+
+The wall limit is a timer of the caller's event loop, which runs from the program's ready byte. How the program was
+started and how it is ended is another's affair (`execution.py` for bubblewrap each time, `turn.py` for a slot).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from posttrain.core.sandboxing import SandboxLimits
+from posttrain.sandbox.conversation import Conversation
+from posttrain.sandbox.inside.program import READY
+from posttrain.sandbox.pipes import Pipes
+
+SETUP_TIMEOUT_S = 30.0
+_LATE_S = 0.05
+
+
+class Stop(enum.Enum):
+    """Why we ended an execution."""
+
+    SETUP = "setup"
+    TIME = "time"
+    OUTPUT = "output"
+    VIOLATION = "violation"
+
+
+@dataclass(frozen=True)
+class Report:
+    """Pid 1's account, on a way that no program has."""
+
+    status: int
+    """Of the program's first process, as of `os.wait`."""
+    cpu_s: float
+    peak_memory_mib: float
+    num_unawaited: int
+    """Processes that the program left to pid 1, dead or alive."""
+    disk_full: bool
+    out_of_memory: bool = False
+    """The kernel ended one of its processes for the memory of all."""
+
+
+@dataclass(frozen=True)
+class Ended:
+    ready: bool
+    stop: Stop | None
+    report: Report | None
+    """None where pid 1 did not live to write it."""
+    stdout: bytes
+    stderr: bytes
+    said: str
+    """By those who were to start the program."""
+    truncated: bool
+    wall_s: float
+
+
+class Watch:
+    """`end` is called once, when the execution is to be ended and had not ended by itself."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        limits: SandboxLimits,
+        conversation: Conversation | None,
+        end: Callable[[Stop], None],
+    ) -> None:
+        self.pipes = Pipes(loop)
+        self.stop: Stop | None = None
+        self._loop, self._limits, self._conversation, self._on_end = loop, limits, conversation, end
+        self._timer: asyncio.TimerHandle | None = None
+        self._ready_at = self._over_at = 0.0
+        self._output = {"stdout": b"", "stderr": b""}
+        self._truncated = False
+        self._input = self._answer = -1
+
+    def begin(self, *, job: bytes, stdout: int, stderr: int, input: int, answer: int) -> None:
+        """Descriptors of ours, owned by `self.pipes`. `job` goes before the inputs."""
+        self._input, self._answer = input, answer
+        self.pipes.on_data(stdout, lambda data: self._on_output("stdout", data))
+        self.pipes.on_data(stderr, lambda data: self._on_output("stderr", data))
+        self.pipes.on_data(answer, self._on_answer)
+        self._arm(SETUP_TIMEOUT_S, Stop.SETUP)
+        self._ask(job)
+
+    @property
+    def ready(self) -> bool:
+        return self._ready_at > 0
+
+    def over(self) -> None:
+        """The program has ended; the first time counts."""
+        self.pipes.read_all(self._answer)  # it may have become ready in the same moment
+        self._over_at = self._over_at or time.monotonic()
+
+    def after(self, delay_s: float, action: Callable[[], None]) -> None:
+        """In place of any timer that is set."""
+        self.disarm()
+        self._timer = self._loop.call_later(delay_s, action)
+
+    def disarm(self) -> None:
+        if self._timer:
+            self._timer.cancel()
+
+    def ended(self, report: Report | None, said: str = "") -> Ended:
+        """`said`: what those who were to start the program complained of."""
+        return Ended(
+            ready=self.ready,
+            stop=self.stop,
+            report=report,
+            stdout=self._output["stdout"],
+            stderr=self._output["stderr"],
+            said=said,
+            truncated=self._truncated,
+            wall_s=self._over_at - self._ready_at if self.ready else 0.0,
+        )
+
+    def _on_output(self, stream: str, data: bytes) -> None:
+        room = self._limits.output_kib * 1024 - sum(map(len, self._output.values()))
+        self._output[stream] += data[:room]
+        if len(data) > room:
+            self._truncated = True
+            self._end(Stop.OUTPUT)
+
+    def _on_answer(self, data: bytes) -> None:
+        if not self.ready:  # the first byte is our own code's, before the program can write any
+            self._ready_at = time.monotonic()
+            data = data[len(READY) :]
+            if not self.stop and not self._over_at:
+                self._arm(self._limits.wall_s, Stop.TIME)
+        if not data or self._conversation is None or self.stop:
+            return
+        if self._conversation.feed(data):
+            self._ask()
+        if self._conversation.violation:
+            self._end(Stop.VIOLATION)
+
+    def _ask(self, before: bytes = b"") -> None:
+        message = self._conversation.next_message() if self._conversation else None
+        if before or message:
+            self.pipes.send(self._input, before + (message or b""))
+        if message is None:
+            self.pipes.close_when_sent(self._input)
+
+    def _arm(self, delay_s: float, stop: Stop) -> None:
+        self.disarm()
+        due = self._loop.time() + delay_s
+        self._timer = self._loop.call_at(due, self._on_time, due, stop)
+
+    def _on_time(self, due: float, stop: Stop) -> None:
+        late_s = self._loop.time() - due
+        if late_s > _LATE_S:  # the event loop was held up; the program may have been waiting for us all that time
+            self._arm(late_s, stop)
+        else:
+            self._end(stop)
+
+    def _end(self, stop: Stop) -> None:
+        if self.stop or self._over_at:
+            self.stop = self.stop or stop
+            return
+        self.stop = stop
+        self.over()
+        self._on_end(stop)
+
+
+def parse_report(data: bytes, *, out_of_memory: bool = False) -> Report | None:
+    """Wait status, CPU in µs, peak in KiB, processes not waited for, whether the disk is full; None for no whole
+    line."""
+    if not data.endswith(b"\n"):
+        return None
+    status, cpu_us, peak_kib, num_unawaited, full = map(int, data.split())
+    return Report(status, cpu_us / 1e6, peak_kib / 1024, num_unawaited, bool(full), out_of_memory)
