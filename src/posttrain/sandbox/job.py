@@ -32,7 +32,7 @@ module.start(settings)
 """
 _INSIDE = "posttrain.sandbox.inside"
 _SINGLE = ("posttrain.sandbox.plain", f"{_INSIDE}.program", f"{_INSIDE}.warden", f"{_INSIDE}.single")
-_SERVER = (*_SINGLE[:3], f"{_INSIDE}.lockdown", f"{_INSIDE}.server")
+_SERVER = (*_SINGLE[:3], *(f"{_INSIDE}.{name}" for name in ("kernel", "lockdown", "box", "server")))
 
 
 class Job(TypedDict):

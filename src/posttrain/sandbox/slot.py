@@ -7,6 +7,7 @@ given up when its server fails, not when a program did.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import select
 import socket
@@ -17,7 +18,7 @@ from posttrain.core.errors import SandboxError
 from posttrain.core.sandboxing import SandboxLimits
 from posttrain.sandbox.bubblewrap import Host
 from posttrain.sandbox.cgroup import Cgroup
-from posttrain.sandbox.inside.server import HELLO, ORDER, STOP
+from posttrain.sandbox.inside.server import DONE, HELLO, ONCE, OPEN, STOP
 from posttrain.sandbox.job import Server, job_frame, server_file
 from posttrain.sandbox.order import MIB, Order
 from posttrain.sandbox.profile import Profile
@@ -66,14 +67,30 @@ class Slot:
     def job(self, order: Order) -> bytes:
         return job_frame(order, base_bytes=self._base_bytes, num_ours=0 if self._host.as_root else 1)
 
-    def submit(self, limits: SandboxLimits, descriptors: Sequence[int]) -> None:
+    def submit(self, limits: SandboxLimits, descriptors: Sequence[int], word: bytes = ONCE) -> None:
         """Have the server fork: `descriptors` are the child's standard streams, its inputs and its answers. Raises
         `OSError` where the server is gone."""
         if self._cgroup:
             self._cgroup.limit((limits.memory_mib + limits.disk_mib) * MIB + _MEMORY_MORE, limits.processes)
             self._num_oom_kills = self._cgroup.num_oom_kills()
+        packet = b"%s %s" % (word, self._box(limits)) if word == ONCE else word
+        socket.send_fds(self.control, [packet], descriptors)
+
+    async def open_box(self, limits: SandboxLimits) -> None:
+        """Have a box that stays until it is closed."""
+        await self.change(OPEN, *map(int, self._box(limits).split()))
+
+    async def change(self, word: bytes, *numbers: int) -> None:
+        """Of a session's box. Raises `OSError` with what the kernel said, or where the server is gone."""
+        loop = asyncio.get_running_loop()
+        await loop.sock_sendall(self.control, b" ".join([word, *(b"%d" % number for number in numbers)]))
+        answer = await loop.sock_recv(self.control, 256)
+        if answer != DONE:
+            raise OSError(answer.decode(errors="replace").strip() or "the server is gone")
+
+    def _box(self, limits: SandboxLimits) -> bytes:
         num_files = limits.disk_mib * _FILES_PER_MIB + _FILES_MORE
-        socket.send_fds(self.control, [ORDER.pack(self._host.user(), limits.disk_mib, num_files)], descriptors)
+        return b"%d %d %d" % (self._host.user(), limits.disk_mib, num_files)
 
     def stop(self) -> None:
         """Have the server end what runs, and report."""

@@ -9,6 +9,7 @@ import ctypes
 import os
 import struct
 
+from posttrain.sandbox.inside.kernel import check, libc
 from posttrain.sandbox.inside.program import BOX
 
 _PR_SET_DUMPABLE, _PR_SET_SECCOMP, _PR_CAP_AMBIENT, _PR_SET_NO_NEW_PRIVS = 4, 22, 47, 38
@@ -22,8 +23,6 @@ _NUM_FS_RIGHTS = {1: 13, 2: 14, 3: 15, 4: 15}
 """By ABI; 16 from 5 on."""
 _SCOPE_ABSTRACT_SOCKETS_AND_SIGNALS = 3
 
-_libc = ctypes.CDLL(None, use_errno=True)
-
 
 class Lockdown:
     """`filter_program` is an array of `struct sock_filter`. Raises `OSError` where a call is refused."""
@@ -35,22 +34,22 @@ class Lockdown:
         )
         self._no_capabilities = ctypes.create_string_buffer(24)
         self._capability_header = ctypes.create_string_buffer(struct.pack("@Ii", _CAPABILITIES_VERSION_3, 0))
-        self.landlock_abi = max(0, _libc.syscall(_SYS_LANDLOCK_CREATE, None, 0, _LANDLOCK_VERSION))
+        self.landlock_abi = max(0, libc.syscall(_SYS_LANDLOCK_CREATE, None, 0, _LANDLOCK_VERSION))
 
     def apply(self) -> None:
         """For this process and all that come of it, for ever."""
-        _check(_libc.prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0))
-        _check(_libc.capset(self._capability_header, self._no_capabilities))
-        _check(_libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
+        check(libc.prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0))
+        check(libc.capset(self._capability_header, self._no_capabilities))
+        check(libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
         if self.landlock_abi:
             self._restrict_files()
-        _check(_libc.prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, self._fprog, 0, 0))
+        check(libc.prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, self._fprog, 0, 0))
 
     def _restrict_files(self) -> None:
         everything = (1 << _NUM_FS_RIGHTS.get(self.landlock_abi, 16)) - 1
         scopes = _SCOPE_ABSTRACT_SOCKETS_AND_SIGNALS if self.landlock_abi >= 6 else 0
         attributes = struct.pack("@QQQ", everything, 0, scopes)[: 24 if self.landlock_abi >= 6 else 8]
-        ruleset = _check(_libc.syscall(_SYS_LANDLOCK_CREATE, attributes, len(attributes), 0))
+        ruleset = check(libc.syscall(_SYS_LANDLOCK_CREATE, attributes, len(attributes), 0))
         for path, rights in (
             ("/", _EXECUTE | _READ_FILE | _READ_DIR),
             ("/dev", _READ_FILE | _READ_DIR | _WRITE_FILE | everything & 1 << 15),
@@ -58,31 +57,12 @@ class Lockdown:
         ):
             folder = os.open(path, os.O_PATH | os.O_CLOEXEC)
             rule = struct.pack("=Qi", rights, folder)
-            _check(_libc.syscall(_SYS_LANDLOCK_ADD_RULE, ruleset, _LANDLOCK_PATH_BENEATH, rule, 0))
+            check(libc.syscall(_SYS_LANDLOCK_ADD_RULE, ruleset, _LANDLOCK_PATH_BENEATH, rule, 0))
             os.close(folder)
-        _check(_libc.syscall(_SYS_LANDLOCK_RESTRICT, ruleset, 0))
+        check(libc.syscall(_SYS_LANDLOCK_RESTRICT, ruleset, 0))
         os.close(ruleset)
 
 
 def hide_memory() -> None:
     """No core file of this process and of its children until they execute something, and nobody may trace them."""
-    _check(_libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0))
-
-
-def mount_scratch(megabytes: int, num_files: int, user: int) -> None:
-    """A fresh tmpfs over the box, of `user`."""
-    options = f"size={megabytes}m,nr_inodes={num_files},mode=0755,uid={user},gid={user}".encode()
-    nosuid_nodev = 2 | 4
-    _check(_libc.mount(b"box", BOX.encode(), b"tmpfs", nosuid_nodev, options))
-
-
-def unmount_scratch() -> None:
-    """Refused while anybody is still in there."""
-    _check(_libc.umount2(BOX.encode(), 0))
-
-
-def _check(result: int) -> int:
-    if result < 0:
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number))
-    return result
+    check(libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0))

@@ -1,9 +1,10 @@
-"""Pid 1 of a slot: a Python that has its imports behind it and forks a child for each execution, one at a time.
+"""Pid 1 of a slot: a Python that has its imports behind it and forks a child for each program, one at a time.
 
-It reads nothing that a program or its author wrote: an order is a few numbers and the descriptors that the child
-gets, so no execution leaves anything in the memory that the next one is a copy of. Between two executions nothing
-stays but this process: all others are dead, and the box is another tmpfs. What fails here ends the server, and with
-it the slot, for the host to see.
+It reads nothing that a program or its author wrote: a packet is a word and a few numbers, with the descriptors that
+the child gets, so no execution leaves anything in the memory that the next one is a copy of. Between two executions
+nothing stays but this process: all others are dead, and the box is another. Between two steps of a session its files
+stay, and its processes where it asked for that. What fails here ends the server, and with it the slot, for the host
+to see.
 """
 
 import _socket
@@ -11,13 +12,14 @@ import array
 import gc
 import importlib
 import os
-import struct
+import select
 import sys
 import time
 
-from posttrain.sandbox.inside.lockdown import Lockdown, hide_memory, mount_scratch, unmount_scratch
+from posttrain.sandbox.inside.box import Box
+from posttrain.sandbox.inside.lockdown import Lockdown, hide_memory
 from posttrain.sandbox.inside.program import become
-from posttrain.sandbox.inside.warden import Bell, watch_over
+from posttrain.sandbox.inside.warden import Bell, end_all, reap_all, watch_over
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,14 +27,22 @@ if TYPE_CHECKING:
 
     from posttrain.sandbox.job import Server
 
-ORDER = struct.Struct("=III")
-"""The user to become, MiB of disk, number of files."""
 NUM_DESCRIPTORS = 5
 """Standard input, output and errors, then the job with the inputs, and the answers."""
-HELLO, STOP = b"hello", b"stop"
-"""The first packet from here, with the Landlock ABI behind it; and what the host may send beside orders."""
+HELLO = b"hello"
+"""The first packet from here, with the Landlock ABI behind it."""
+STOP = b"stop"
+"""End what runs, and report."""
+ONCE, STEP, STEP_AND_KEEP, TRUSTED = b"once", b"step", b"keep", b"trusted"
+"""Each comes with descriptors, forks, and is answered by a report. ONCE, with a user, MiB and a number of files behind
+it, has a box of its own. The others are a session's: STEP_AND_KEEP leaves processes alive, and TRUSTED is for our own
+code, which stands in the folder of the layers."""
+OPEN, LAYER, STACK, CLOSE = b"open", b"layer", b"stack", b"close"
+"""A session's box: a user, MiB and a number of files; the number of a new layer; the number of the upper one or -1, then
+the lower ones. Answered by `DONE`, or by what the kernel said."""
+DONE = b"done\n"
 _INPUT, _ANSWER = 3, 4
-_MAX_PACKET = 256
+_MAX_PACKET = 4096
 
 
 def start(server: "Server") -> None:
@@ -58,29 +68,68 @@ def start(server: "Server") -> None:
 
 def _forked(control: "_socket.socket", lockdown: Lockdown, groups: "Sequence[int]") -> None:
     """Returns in each child, and in the children only, so that none finds our variables on its stack."""
-    bell = Bell()
+    bell, box = Bell(), Box()
     space = _socket.CMSG_SPACE(NUM_DESCRIPTORS * 4)
     while True:
+        _wait_for_packet(control, bell)
         packet, ancillary, _, _ = control.recvmsg(_MAX_PACKET, space)
         if not packet:
             os._exit(0)  # the host closed its end, or is gone
-        if packet == STOP:
+        word, *rest = packet.split()
+        numbers = [int(number) for number in rest]
+        if word == STOP:
             continue  # it crossed our report
-        user, disk_mib, num_files = ORDER.unpack(packet)
+        if word in (OPEN, LAYER, STACK, CLOSE):
+            control.send(_change(box, word, numbers))
+            continue
         descriptors = array.array("i", ancillary[0][2])
-        mount_scratch(disk_mib, num_files, user)
+        if word == ONCE:
+            box.fill(*numbers)
         program = os.fork()
         if program == 0:
             bell.silence()
-            _confine(user, descriptors, groups, lockdown)
+            if word == TRUSTED:
+                os.fchdir(box.layers)
+            _confine(box.user, descriptors, groups, lockdown)
             return
         for fd in descriptors:
             os.close(fd)
-        control.send(watch_over(program, control.fileno(), bell))
-        started = time.perf_counter()
-        unmount_scratch()
-        reset_s = time.perf_counter() - started
-        control.send(b"%d" % int(reset_s * 1e6))
+        control.send(watch_over(program, control.fileno(), bell, keep=word == STEP_AND_KEEP))
+        if word == ONCE:
+            started = time.perf_counter()
+            box.empty()
+            control.send(b"%d" % int((time.perf_counter() - started) * 1e6))
+
+
+def _wait_for_packet(control: "_socket.socket", bell: Bell) -> None:
+    """Reap what a session has kept meanwhile."""
+    poll = select.poll()
+    poll.register(control.fileno(), select.POLLIN)
+    poll.register(bell.read, select.POLLIN)
+    while True:
+        ready = [fd for fd, _ in poll.poll()]
+        if bell.read in ready:
+            bell.hush()
+            reap_all()
+        if control.fileno() in ready:
+            return
+
+
+def _change(box: Box, word: bytes, numbers: "list[int]") -> bytes:
+    try:
+        if word == OPEN:
+            box.fill(*numbers)
+            box.keep_layers()
+        elif word == LAYER:
+            box.make_layer(numbers[0])
+        elif word == STACK:
+            box.stack(numbers[0] if numbers[0] >= 0 else None, numbers[1:])
+        else:
+            end_all()
+            box.empty()
+    except OSError as error:
+        return f"{error.strerror}\n".encode()
+    return DONE
 
 
 def _confine(user: int, descriptors: "Sequence[int]", groups: "Sequence[int]", lockdown: Lockdown) -> None:

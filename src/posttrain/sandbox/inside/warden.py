@@ -21,6 +21,9 @@ class Bell:
         _signal.signal(_signal.SIGCHLD, lambda *_: None)
         _signal.set_wakeup_fd(self._write)
 
+    def hush(self) -> None:
+        os.read(self.read, 4096)
+
     def silence(self) -> None:
         _signal.set_wakeup_fd(-1)
         _signal.signal(_signal.SIGCHLD, _signal.SIG_DFL)
@@ -55,9 +58,10 @@ class _Ledger:
         return True
 
 
-def watch_over(program: int, control: int, bell: Bell) -> bytes:
-    """Wait until `program` ends or `control` has something to say, then end all processes but ourselves. The report
-    is a line: wait status, CPU in µs, peak in KiB, processes that nobody waited for, and whether the disk is full."""
+def watch_over(program: int, control: int, bell: Bell, *, keep: bool = False) -> bytes:
+    """Wait until `program` ends or `control` has something to say, then end all processes but ourselves; with `keep`
+    only in the latter case. The report is a line: wait status, CPU in µs, peak in KiB, processes that nobody waited
+    for, and whether the disk is full."""
     ledger = _Ledger(program)
     poll = select.poll()
     poll.register(bell.read, select.POLLIN)
@@ -67,15 +71,29 @@ def watch_over(program: int, control: int, bell: Bell) -> bytes:
         events = [fd for fd, _ in poll.poll()]
         stopped = control in events  # the host wants us to stop, or it is gone
         if bell.read in events:
-            os.read(bell.read, 4096)
+            bell.hush()
         while ledger.reap(os.WNOHANG):
             pass
-    while _kill_all() and ledger.reap(0):
+    while (stopped or not keep) and _kill_all() and ledger.reap(0):
         pass
     disk = os.statvfs(BOX)
     no_files = disk.f_files > 0 and disk.f_ffree < _NEARLY_FULL_FILES
     full = no_files or disk.f_bavail * disk.f_frsize < _NEARLY_FULL_BYTES
     return f"{ledger.status} {int(ledger.cpu_s * 1e6)} {ledger.peak_kib} {ledger.num_unawaited} {int(full)}\n".encode()
+
+
+def reap_all() -> None:
+    """What is dead already."""
+    ledger = _Ledger(0)
+    while ledger.reap(os.WNOHANG):
+        pass
+
+
+def end_all() -> None:
+    """All processes but ourselves."""
+    ledger = _Ledger(0)
+    while _kill_all() and ledger.reap(0):
+        pass
 
 
 def _kill_all() -> bool:
