@@ -15,6 +15,7 @@ from posttrain.core.errors import ConfigError, SandboxError, UserError
 from posttrain.core.protocols import Sandbox
 from posttrain.core.sandboxing import CallResult, OutputStatus, ResultClass, RunResult, SandboxLimits
 from posttrain.sandbox.local import LocalSandbox
+from posttrain.sandbox.per_execution import BubblewrapSandbox
 
 LIMITS = SandboxLimits(wall_s=10.0, cpu_s=5.0, memory_mib=128, processes=8, output_kib=64, disk_mib=4)
 SANDBOX: Sandbox = LocalSandbox()
@@ -199,9 +200,9 @@ def test_descriptors_of_the_host_do_not_come_in() -> None:
 
 def test_verbs_that_are_not_there_are_refused_by_name() -> None:
     with pytest.raises(SandboxError, match="'test'"):
-        asyncio.run(SANDBOX.test({}, {}, [], limits=LIMITS))
+        asyncio.run(BubblewrapSandbox().test({}, {}, [], limits=LIMITS))
     with pytest.raises(SandboxError, match="'session'"):
-        asyncio.run(SANDBOX.session({}))
+        asyncio.run(BubblewrapSandbox().session({}))
 
 
 def test_an_unknown_profile_is_refused() -> None:

@@ -130,4 +130,8 @@ class TestResult:
     run: RunResult
     outcomes: Mapping[str, TestOutcome] = field(default_factory=dict)
     tree_hash_before: str = ""
+    """Of the tree with the tests in it; empty where the tests could not begin."""
     tree_hash_after: str = ""
+    forgeable: bool = True
+    """The tests import the candidate's code, so both run in one process, and what it reports can be forged there.
+    Only `call`, whose comparison is made outside, is proof against that."""

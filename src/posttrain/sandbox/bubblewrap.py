@@ -27,7 +27,10 @@ from posttrain.sandbox.seccomp import MACHINES, filter_program
 
 _DEVICES = ("null", "zero", "full", "random", "urandom")
 _INSIDE_ID = 1000
+SITE = "/site"
 _FIRST_ID, _NUM_IDS = 20_000, 40_000
+_TO_MOUNT = ("CAP_SYS_ADMIN", "CAP_DAC_OVERRIDE", "CAP_CHOWN", "CAP_FOWNER")
+"""The last three are an overlay's, which acts for whom it was mounted by."""
 _next_id = itertools.count(os.getpid() * 997)
 
 # With -P and -s, and no variable but ours, this is as isolated as -I, which would ignore our PYTHONHASHSEED.
@@ -65,14 +68,15 @@ class Host:
         ]
 
     def server_command(self, *, code_fd: int, info_fd: int, binds: Mapping[Path, str]) -> list[str]:
-        """For a slot. `binds`: what of the host is to be seen inside, read-only, and where. It does not die with its
-        parent, because bubblewrap would take the thread that started it for that; it goes when we hang up."""
-        needed = ("CAP_SYS_ADMIN", "CAP_KILL", "CAP_SETUID", "CAP_SETGID") if self.as_root else ("CAP_SYS_ADMIN",)
+        """For a slot. `binds`: what of the host is seen inside, read-only, and where below `SITE`. It does not die with
+        its parent, because bubblewrap would take the thread that started it for that; it goes when we hang up."""
+        needed = [*_TO_MOUNT, *(("CAP_KILL", "CAP_SETUID", "CAP_SETGID") if self.as_root else ())]
         return [
             str(self.bwrap),
             *self._walls,
             *self._capabilities(*needed),
             *("--info-fd", str(info_fd)),
+            *("--perms", "0755", "--dir", SITE),  # bwrap would make it for root alone
             *(part for source, target in binds.items() for part in ("--ro-bind", str(source), target)),
             *("--perms", "0755", "--dir", BOX, "--remount-ro", "/"),
             *self._interpreter(code_fd),

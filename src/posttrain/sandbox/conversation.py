@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import marshal
-import math
 import secrets
 from collections.abc import Sequence
 from typing import Any
@@ -18,16 +17,13 @@ from typing import Any
 from posttrain.core.errors import UserError
 from posttrain.core.sandboxing import CallOutput, OutputStatus, ResultClass
 from posttrain.core.types import Json
-from posttrain.sandbox.plain import MAX_CHARACTERS, MAX_DEPTH, NotPlainError, encode
+from posttrain.sandbox.decode import MalformedError, decode
+from posttrain.sandbox.plain import MAX_CHARACTERS, NotPlainError, encode
 
 _MAX_LINE_BYTES = MAX_CHARACTERS + 4096
 _LIMITS = {"": None} | {
     name.value: name for name in (ResultClass.MEMORY_LIMIT, ResultClass.DISK_LIMIT, ResultClass.PROCESS_LIMIT)
 }
-
-
-class _MalformedError(Exception):
-    pass
 
 
 class Conversation:
@@ -65,9 +61,9 @@ class Conversation:
         self._buffer = b""
         try:
             if rest:
-                raise _MalformedError("more than one answer to one input")
+                raise MalformedError("more than one answer to one input")
             return self._take(line)
-        except _MalformedError as error:
+        except MalformedError as error:
             self.violation = f"protocol violation: {error}"
             return False
 
@@ -81,7 +77,7 @@ class Conversation:
         message = _parse(line)
         limit = message.pop("limit", "")
         if not isinstance(limit, str) or limit not in _LIMITS:
-            raise _MalformedError("an answer that names an unknown limit")
+            raise MalformedError("an answer that names an unknown limit")
         match message:
             case {"load_failed": str(text)} if len(message) == 1 and not self._answered and not self.load_error:
                 self.load_error = text
@@ -92,7 +88,7 @@ class Conversation:
                 self.limit = _LIMITS[limit] or self.limit
                 self._token = ""
                 return True
-        raise _MalformedError("an answer to no input that was asked")
+        raise MalformedError("an answer to no input that was asked")
 
 
 def _checked(position: int, arguments: Sequence[Json]) -> list[Json]:
@@ -105,56 +101,26 @@ def _checked(position: int, arguments: Sequence[Json]) -> list[Json]:
 
 def _parse(line: bytes) -> dict[str, Any]:
     if len(line) > _MAX_LINE_BYTES:
-        raise _MalformedError(f"an answer of more than {_MAX_LINE_BYTES} bytes")
+        raise MalformedError(f"an answer of more than {_MAX_LINE_BYTES} bytes")
     try:
         message = json.loads(line)
     except (ValueError, RecursionError):
-        raise _MalformedError("an answer that is no JSON") from None
+        raise MalformedError("an answer that is no JSON") from None
     if not isinstance(message, dict):
-        raise _MalformedError("an answer that is no JSON object")
+        raise MalformedError("an answer that is no JSON object")
     return message
 
 
 def _output(answer: dict[str, Any]) -> CallOutput:
     match answer:
         case {"value": value}:
-            return CallOutput(OutputStatus.VALUE, value=_decode(value, 0))
+            return CallOutput(OutputStatus.VALUE, value=decode(value, "an answer"))
         case {"raised": str(text)}:
             return CallOutput(OutputStatus.RAISED, error=_sentence(text))
         case {"not_plain": str(text)}:
             return CallOutput(OutputStatus.NOT_PLAIN, error=_sentence(text))
-    raise _MalformedError("an answer of no known kind")
+    raise MalformedError("an answer of no known kind")
 
 
 def _sentence(text: str) -> str:
     return text[:1000].encode(errors="replace").decode()
-
-
-def _decode(value: Any, depth: int) -> Json:
-    """The inverse of `plain.encode`, for text that somebody else may have written."""
-    if depth > MAX_DEPTH:
-        raise _MalformedError(f"an answer nested deeper than {MAX_DEPTH}")
-    match value:
-        case float() if not math.isfinite(value):
-            raise _MalformedError("an answer with a float that is not finite")
-        case None | bool() | int() | float():
-            return value
-        case str():
-            if value.isascii() or _is_unicode(value):
-                return value
-            raise _MalformedError("an answer with a str that is no valid Unicode")
-        case list():
-            return [_decode(item, depth + 1) for item in value]
-        case {"tuple": list(items)} if len(value) == 1:
-            return tuple(_decode(item, depth + 1) for item in items)
-        case {"dict": dict(items)} if len(value) == 1:
-            return {_decode(key, depth): _decode(item, depth + 1) for key, item in items.items()}
-    raise _MalformedError("an answer that is no plain data")
-
-
-def _is_unicode(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True

@@ -32,7 +32,7 @@ module.start(settings)
 """
 _INSIDE = "posttrain.sandbox.inside"
 _SINGLE = ("posttrain.sandbox.plain", f"{_INSIDE}.program", f"{_INSIDE}.warden", f"{_INSIDE}.single")
-_SERVER = (*_SINGLE[:3], *(f"{_INSIDE}.{name}" for name in ("kernel", "lockdown", "box", "server")))
+_SERVER = (*_SINGLE[:3], *(f"{_INSIDE}.{name}" for name in ("kernel", "lockdown", "box", "files", "testing", "server")))
 
 
 class Job(TypedDict):
@@ -43,6 +43,8 @@ class Job(TypedDict):
     source: str
     function: str
     files: dict[str, str]
+    verb: list[Any]
+    """Instead of all that: what a session has our own code do, with its arguments."""
     cpu_s: int
     rlimits: dict[str, int]
 
@@ -77,6 +79,7 @@ def job_frame(order: Order, *, base_bytes: int = 0, num_ours: int = 1) -> bytes:
         source=order.source,
         function=order.function,
         files=dict(order.files),
+        verb=list(order.verb),
         cpu_s=whole_cpu_s(order.limits),
         rlimits=_rlimits(order.limits, 0 if order.argv else base_bytes, num_ours),
     )

@@ -8,12 +8,14 @@ and in the end reported as INFRASTRUCTURE_ERROR, never as the program's (law L23
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal, NoReturn
+from importlib.util import find_spec
+from typing import Literal
 
 from posttrain.core.errors import ConfigError, SandboxError
-from posttrain.core.protocols import SandboxSession
+from posttrain.core.sandbox_status import SandboxFigures, SandboxStatus
 from posttrain.core.sandboxing import (
     SANDBOX_CALLER,
     CallResult,
@@ -31,10 +33,13 @@ from posttrain.sandbox.outcome import judge, too_many_files
 from posttrain.sandbox.pool import Pool
 from posttrain.sandbox.probe import slot_isolation
 from posttrain.sandbox.profile import PROFILES, Profile
+from posttrain.sandbox.session import Ground, Session, open_session
 from posttrain.sandbox.slot import Slot
+from posttrain.sandbox.status import local_status
 from posttrain.sandbox.turn import execute_on
 
 _ATTEMPTS = 3
+_SESSION_LIMITS = SandboxLimits(disk_mib=256)
 
 
 @dataclass(frozen=True)
@@ -46,6 +51,8 @@ class LocalSandbox:
     """Executions at once, and servers for each profile in use; more wait, and their waiting is not charged to them."""
     isolation: Literal["full"] = "full"
     """What is required; "full" is all there is."""
+    sessions: int = 16
+    """Open at once, each with a server of its own; more wait."""
     profiles: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict, hash=False)
     """Your own: `{"name": {"preload": ["module"], "distributions": ["package"]}}`, beside python, numpy and pytest."""
 
@@ -95,13 +102,40 @@ class LocalSandbox:
     async def test(
         self, tree: Mapping[str, str], tests: Mapping[str, str], expected: Sequence[str], *, limits: SandboxLimits
     ) -> TestResult:
-        _refuse("test")
+        """As the protocol says, by pytest, which must be installed here."""
+        session = await self.session(tree, limits=limits)
+        try:
+            return await session.run_tests(tests, expected, limits=limits)
+        finally:
+            await session.close()
 
-    async def session(self, tree: Mapping[str, str]) -> SandboxSession:
-        _refuse("session")
+    async def session(
+        self, tree: Mapping[str, str], *, limits: SandboxLimits = _SESSION_LIMITS, background: bool = False
+    ) -> Session:
+        """`limits.disk_mib` bounds all that the session writes, its snapshots included. With `background`, processes
+        that a step leaves go on; a step that ran into a limit of time or output ends them all."""
+        resources = AsyncExitStack()
+        caller = SANDBOX_CALLER.get(SandboxCaller())
+        tier = self.tier
+        slot = await resources.enter_async_context(self._session_pool.slot(self._session_profile, caller.name))
+        ground = Ground(
+            slot=slot,
+            tier=tier,
+            turn=lambda: self._pool.turn(caller.name, caller.priority),
+            open_another=lambda tree: self.session(tree, limits=limits, background=background),
+        )
+        return await open_session(ground, resources, tree, limits, background=background)
+
+    def figures(self) -> SandboxFigures:
+        return self._pool.record.figures(self._session_pool.record)
+
+    def status(self) -> SandboxStatus:
+        """Raises `IsolationUnavailableError`."""
+        return local_status(slot_isolation(), self.concurrency, self.figures())
 
     async def close(self) -> None:
         """What runs may end; then the slots go. It cannot be used afterwards."""
+        await self._session_pool.close()
         await self._pool.close()
 
     async def _execute(
@@ -112,6 +146,8 @@ class LocalSandbox:
             run = await self._attempt(order, profile, conversation)
             if run.result_class is not ResultClass.INFRASTRUCTURE_ERROR or attempt == _ATTEMPTS - 1:
                 break
+            self._pool.record.retried()
+        self._pool.record.ended(run.result_class)
         return run, conversation
 
     async def _attempt(self, order: Order, profile: Profile, conversation: Conversation | None) -> RunResult:
@@ -135,9 +171,14 @@ class LocalSandbox:
         return PROFILES | {name: Profile.read(name, settings) for name, settings in self.profiles.items()}
 
     @cached_property
+    def _session_profile(self) -> Profile:
+        """With pytest, where it is installed, so that sessions can run tests."""
+        return PROFILES["pytest" if find_spec("pytest") else "python"]
+
+    @cached_property
+    def _session_pool(self) -> Pool:
+        return Pool(self.sessions, lambda profile: Slot(slot_isolation().host, profile))
+
+    @cached_property
     def _pool(self) -> Pool:
         return Pool(self.concurrency, lambda profile: Slot(slot_isolation().host, profile))
-
-
-def _refuse(verb: str) -> NoReturn:
-    raise SandboxError(f"the sandbox 'local' has no verb {verb!r}; it has call and run")

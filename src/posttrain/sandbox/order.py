@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
+from typing import Any
 
 from posttrain.core.errors import UserError
 from posttrain.core.sandboxing import SandboxLimits
@@ -26,6 +27,8 @@ class Order:
     function: str = ""
     files: Mapping[str, str] = field(default_factory=dict)
     stdin: str = ""
+    verb: tuple[Any, ...] = ()
+    """What a session has our own code do (`inside/files.py`, `inside/testing.py`), instead of a program."""
 
     @property
     def fits(self) -> bool:
@@ -49,12 +52,18 @@ def run_order(argv: Sequence[str], files: Mapping[str, str] | None, stdin: str, 
     return Order(limits, argv=tuple(argv), files=files, stdin=stdin)
 
 
+def check_path(name: str) -> None:
+    """Raises `UserError` for a path that leaves the working directory, or that no file can have."""
+    path = PurePosixPath(name)
+    fits = len(name) <= _MAX_PATH and all(len(part) <= _MAX_PATH_PART for part in path.parts)
+    if not path.parts or path.is_absolute() or ".." in path.parts or "\0" in name or not fits:
+        raise UserError(f"a file for the sandbox cannot be called {name[:200]!r}: the path must stay inside")
+
+
 def _check_paths(files: Mapping[str, str]) -> None:
     for name, content in files.items():
+        check_path(name)
         path = PurePosixPath(name)
-        fits = len(name) <= _MAX_PATH and all(len(part) <= _MAX_PATH_PART for part in path.parts)
-        if not path.parts or path.is_absolute() or ".." in path.parts or "\0" in name or not fits:
-            raise UserError(f"a file for the sandbox cannot be called {name[:200]!r}: the path must stay inside")
         if any(str(parent) in files for parent in path.parents):
             raise UserError(f"a file for the sandbox cannot be called {name[:200]!r}: a part of it is a file itself")
         try:

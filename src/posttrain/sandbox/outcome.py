@@ -51,6 +51,8 @@ def too_many_files(tier: IsolationTier, limits: SandboxLimits) -> RunResult:
 
 
 def _classify(ended: Ended, limits: SandboxLimits, conversation: Conversation | None) -> tuple[ResultClass, str]:
+    if ended.fault:
+        return ResultClass.INFRASTRUCTURE_ERROR, f"sandbox failed on this side of the wall: {ended.fault}"
     if not ended.ready or ended.stop is Stop.SETUP:
         said = (ended.stderr.decode(errors="replace").strip() or ended.said)[-500:] or "it said nothing"
         when = "in time" if ended.stop is Stop.SETUP else "at all"

@@ -7,6 +7,7 @@ so a forgotten daemon that holds a pipe does not either. Nothing here knows what
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 from collections.abc import Callable
 
@@ -22,6 +23,9 @@ class Pipes:
         self._takers: dict[int, Callable[[bytes], None]] = {}
         self._unsent: dict[int, memoryview] = {}
         self._closing: set[int] = set()
+        self._made: dict[int, tuple[int, int]] = {}
+        self.fault = ""
+        """Set where a descriptor failed that was ours; then what came through them says nothing."""
 
     def own(self, fd: int) -> int:
         self._fds.add(fd)
@@ -30,7 +34,16 @@ class Pipes:
     def make(self) -> tuple[int, int]:
         """The reading and the writing end of a new pipe."""
         read, write = os.pipe()
+        self._made[read] = self._made[write] = _identity(read)
         return self.own(read), self.own(write)
+
+    def check(self) -> None:
+        """That none was closed behind our back, and perhaps opened again as something else: the program would have
+        seen a pipe that ends."""
+        for fd in self._fds & self._made.keys():
+            if not _is(fd, self._made[fd]):
+                self._fail(f"somebody else closed descriptor {fd}")
+                self._forget(fd)  # if it is open, it is another's
 
     def on_data(self, fd: int, take: Callable[[bytes], None]) -> None:
         os.set_blocking(fd, False)
@@ -45,6 +58,9 @@ class Pipes:
             data = os.read(fd, _READ_BYTES)
         except BlockingIOError:
             return False
+        except OSError as error:
+            self._fail(error)
+            data = b""
         if data:
             self._takers[fd](data)
         else:
@@ -77,19 +93,23 @@ class Pipes:
     def close(self, *fds: int) -> None:
         """Idempotent."""
         for fd in fds:
-            if fd not in self._fds:
-                continue
-            if self._takers.pop(fd, None):
-                self._loop.remove_reader(fd)
-            if fd in self._unsent:
-                self._loop.remove_writer(fd)
-                del self._unsent[fd]
-            self._fds.remove(fd)
-            self._closing.discard(fd)
-            os.close(fd)
+            if fd in self._fds:
+                self._forget(fd)
+                with contextlib.suppress(OSError):  # closed already, by somebody else: `check` tells
+                    os.close(fd)
 
     def close_all(self) -> None:
         self.close(*self._fds.copy())
+
+    def _forget(self, fd: int) -> None:
+        if self._takers.pop(fd, None):
+            self._loop.remove_reader(fd)
+        if fd in self._unsent:
+            self._loop.remove_writer(fd)
+            del self._unsent[fd]
+        self._fds.remove(fd)
+        self._closing.discard(fd)
+        self._made.pop(fd, None)
 
     def _write(self, fd: int) -> None:
         try:
@@ -97,6 +117,10 @@ class Pipes:
         except BlockingIOError:
             written = 0
         except BrokenPipeError:
+            self.close(fd)
+            return
+        except OSError as error:
+            self._fail(error)
             self.close(fd)
             return
         self._unsent[fd] = self._unsent[fd][written:]
@@ -107,3 +131,18 @@ class Pipes:
         del self._unsent[fd]
         if fd in self._closing:
             self.close(fd)
+
+    def _fail(self, fault: object) -> None:
+        self.fault = self.fault or f"a pipe failed ({fault})"
+
+
+def _identity(fd: int) -> tuple[int, int]:
+    found = os.fstat(fd)
+    return found.st_dev, found.st_ino
+
+
+def _is(fd: int, made: tuple[int, int]) -> bool:
+    try:
+        return _identity(fd) == made
+    except OSError:
+        return False

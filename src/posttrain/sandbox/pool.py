@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 from posttrain.core.errors import SandboxError
 from posttrain.sandbox.line import Line
+from posttrain.sandbox.metrics import SandboxRecord
 from posttrain.sandbox.profile import Profile
 from posttrain.sandbox.slot import Slot
 
@@ -34,6 +35,7 @@ class Pool:
 
     def __init__(self, size: int, start: Callable[[Profile], Slot]) -> None:
         self._size, self._start = size, start
+        self.record = SandboxRecord()
         self._lock = threading.Lock()
         self._line: Line[_Waiter] = Line()
         self._num_running = 0
@@ -42,19 +44,27 @@ class Pool:
         self._slots: set[Slot] = set()
         self._starting: set[Future[Slot]] = set()
         self._closed = False
-        weakref.finalize(self, _close_all, self._slots)
+        weakref.finalize(self, _close_all, self._slots, self.record)
 
     @contextlib.asynccontextmanager
     async def slot(self, profile: Profile, caller: str = "", priority: int = 0) -> AsyncIterator[Slot]:
         """Wait for a turn, and have a slot for as long as the block lasts. Raises `SandboxError` where none can be
         started and where the pool is closed."""
-        await self._turn(caller, priority)
-        try:
+        async with self.turn(caller, priority):
             slot = await self._ready_or_new(profile)
             try:
                 yield slot
             finally:
                 self._take_back(slot)
+
+    @contextlib.asynccontextmanager
+    async def turn(self, caller: str = "", priority: int = 0) -> AsyncIterator[None]:
+        """To run something elsewhere, as one of those that run at once."""
+        with self.record.waiting():
+            await self._turn(caller, priority)
+        try:
+            with self.record.running():
+                yield
         finally:
             self._next()
 
@@ -64,7 +74,7 @@ class Pool:
             self._closed = True
         while self._num_running or self._starting:
             await asyncio.sleep(0.01)
-        _close_all(self._slots)
+        _close_all(self._slots, self.record)
         self._ready.clear()
 
     # ── turns ─────────────────────────────────────────────────────────────────────────────────────────────────
@@ -128,7 +138,8 @@ class Pool:
         return slot
 
     def _new(self, profile: Profile) -> Slot:
-        slot = self._start(profile)
+        with self.record.starting():
+            slot = self._start(profile)
         with self._lock:
             self._slots.add(slot)
             superfluous = self._ready.pop(0) if len(self._slots) > 2 * self._size and self._ready else None
@@ -152,7 +163,8 @@ class Pool:
     def _give_up(self, slot: Slot) -> None:
         with self._lock:
             self._slots.discard(slot)
-        slot.close()
+        with self.record.closing():
+            slot.close()
 
 
 def _let_go(turn: asyncio.Future[None]) -> None:
@@ -160,6 +172,14 @@ def _let_go(turn: asyncio.Future[None]) -> None:
         turn.set_result(None)
 
 
-def _close_all(slots: set[Slot]) -> None:
+def _close_all(slots: set[Slot], record: SandboxRecord) -> None:
+    """All of them; then the first error is raised."""
+    errors: list[Exception] = []
     while slots:
-        slots.pop().close()
+        try:
+            with record.closing():
+                slots.pop().close()
+        except (OSError, SandboxError) as error:
+            errors.append(error)
+    if errors:
+        raise errors[0]

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from posttrain.core.errors import ConfigError
+from posttrain.sandbox.bubblewrap import SITE
 
-_SITE = "/site"
 _STANDARD = (
     *("bisect", "collections", "copy", "dataclasses", "datetime", "enum", "functools", "heapq", "itertools", "json"),
     *("math", "operator", "random", "re", "string", "typing"),
@@ -36,12 +36,12 @@ class Profile:
 
     @property
     def paths(self) -> tuple[str, ...]:
-        return (_SITE,) if self.distributions else ()
+        return (SITE,) if self.distributions else ()
 
     def binds(self) -> dict[Path, str]:
         """What of this environment is seen where. Raises `ConfigError` for a package that is not installed."""
         return {
-            source: f"{_SITE}/{source.name}" for name in self.distributions for source in _top_level(name, self.name)
+            source: f"{SITE}/{source.name}" for name in self.distributions for source in _top_level(name, self.name)
         }
 
 

@@ -41,15 +41,26 @@ class Slot:
         self._host = host
         self._num_oom_kills = 0
         self._tree: Tree | None = None
-        self._cgroup = Cgroup.make()
-        self._diary = os.memfd_create("posttrain-slot", os.MFD_CLOEXEC)
-        self.control, inside = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._lost: SandboxError | None = None
+        self._cgroup: Cgroup | None = None
+        self._diary = -1
         try:
+            self.control, inside = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        except OSError as error:
+            raise SandboxError(f"sandbox could not make a slot: {error}") from error
+        try:
+            self._diary = os.memfd_create("posttrain-slot", os.MFD_CLOEXEC)
+            self._cgroup = Cgroup.make()
             self.landlock_abi = self._start(inside)
             self._base_bytes = self._look_at_server()
-        except BaseException:
+        except BaseException as error:
+            said = self.said()
             self.close()
+            if isinstance(error, OSError):
+                raise SandboxError(f"sandbox could not make a slot: {error}; {said}".removesuffix("; ")) from error
             raise
+        finally:
+            inside.close()
         self.control.setblocking(False)
 
     @property
@@ -57,8 +68,15 @@ class Slot:
         if self._tree is None or self._tree.bwrap < 0:
             return False
         poll = select.poll()
-        poll.register(self._tree.bwrap, select.POLLIN)
+        for pidfd in (self._tree.bwrap, self._tree.first):
+            poll.register(pidfd, select.POLLIN)
         return not poll.poll(0)
+
+    @property
+    def server(self) -> int:
+        """Readable when it has ended."""
+        assert self._tree is not None
+        return self._tree.first
 
     @property
     def has_cgroup(self) -> bool:
@@ -83,8 +101,12 @@ class Slot:
     async def change(self, word: bytes, *numbers: int) -> None:
         """Of a session's box. Raises `OSError` with what the kernel said, or where the server is gone."""
         loop = asyncio.get_running_loop()
-        await loop.sock_sendall(self.control, b" ".join([word, *(b"%d" % number for number in numbers)]))
-        answer = await loop.sock_recv(self.control, 256)
+        try:
+            await loop.sock_sendall(self.control, b" ".join([word, *(b"%d" % number for number in numbers)]))
+            answer = await loop.sock_recv(self.control, 256)
+        except BaseException:
+            self.close()  # the answer would be taken for that to another question
+            raise
         if answer != DONE:
             raise OSError(answer.decode(errors="replace").strip() or "the server is gone")
 
@@ -107,37 +129,43 @@ class Slot:
 
     def said(self) -> str:
         """What the server or bubblewrap complained of."""
-        return os.pread(self._diary, 2000, 0).decode(errors="replace").strip()
+        return os.pread(self._diary, 2000, 0).decode(errors="replace").strip() if self._diary >= 0 else ""
 
     def close(self) -> None:
-        """Idempotent. When it returns, nothing is left of the slot."""
-        if self._diary < 0:
-            return
+        """Idempotent. When it returns, nothing is left of the slot; until then it raises each time, `SandboxError` for
+        processes that could not be ended and `OSError` for a control group."""
         self.control.close()
         try:
             if self._tree:
                 self._tree.end()
+        except SandboxError as error:
+            self._lost = error
         finally:
             if self._cgroup:
                 self._cgroup.remove()
-            os.close(self._diary)
+            if self._diary >= 0:
+                os.close(self._diary)
             self._diary = -1
+        if self._lost:
+            raise self._lost
 
     def _start(self, inside: socket.socket) -> int:
         """The server's Landlock ABI."""
-        groups = self._cgroup.entrances() if self._cgroup else []
-        info, info_w = os.pipe()
-        code_fd = server_file(
-            Server(
+        ours: list[int] = []
+        try:
+            groups = self._cgroup.entrances() if self._cgroup else []
+            ours += groups
+            info, info_w = os.pipe()
+            ours += (info, info_w)
+            server = Server(
                 control=inside.fileno(),
                 filter=self._host.seccomp,
                 cgroups=groups,
                 preload=list(self.profile.preload),
                 paths=list(self.profile.paths),
             )
-        )
-        null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
-        try:
+            ours.append(code_fd := server_file(server))
+            ours.append(null := os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC))
             command = self._host.server_command(code_fd=code_fd, info_fd=info_w, binds=self.profile.binds())
             inherited = [inside.fileno(), info_w, code_fd, *groups]
             self._tree = Tree(command, stdin=null, stdout=self._diary, stderr=self._diary, pass_fds=inherited)
@@ -152,7 +180,7 @@ class Slot:
             self._tree.hear(os.read(info, 4096))
         finally:
             inside.close()
-            for fd in (info, info_w, code_fd, null, *groups):
+            for fd in ours:
                 os.close(fd)
         return int(hello.split()[1])
 

@@ -8,20 +8,21 @@ from __future__ import annotations
 
 import asyncio
 
-from posttrain.sandbox.conversation import Conversation
+from posttrain.sandbox.inside.server import ONCE
 from posttrain.sandbox.job import sealed_file
 from posttrain.sandbox.order import Order
 from posttrain.sandbox.slot import Slot
-from posttrain.sandbox.watch import Ended, Report, Stop, Watch, parse_report
+from posttrain.sandbox.watch import Ended, Report, Stop, Talk, Watch, parse_report
 
 _GRACE_S = 2.0
 """Between asking the server to end everything, and ending the server."""
 _MAX_PACKET = 256
 
 
-async def execute_on(slot: Slot, order: Order, conversation: Conversation | None = None) -> Ended:
-    """Run `order` to its end. A slot that did not report is closed afterwards."""
-    turn = _Turn(slot, order, conversation)
+async def execute_on(slot: Slot, order: Order, talk: Talk | None = None, word: bytes = ONCE) -> Ended:
+    """Run `order` to its end. `word` is for the server (`inside/server.py`). A slot that did not report is closed
+    afterwards."""
+    turn = _Turn(slot, order, talk, word)
     try:
         turn.begin()
         await turn.over.wait()
@@ -31,15 +32,23 @@ async def execute_on(slot: Slot, order: Order, conversation: Conversation | None
 
 
 class _Turn:
-    def __init__(self, slot: Slot, order: Order, conversation: Conversation | None) -> None:
+    def __init__(self, slot: Slot, order: Order, talk: Talk | None, word: bytes) -> None:
         self.over = asyncio.Event()
         self._loop = asyncio.get_running_loop()
-        self._watch = Watch(self._loop, order.limits, conversation, self._on_end)
-        self._slot, self._order = slot, order
+        self._watch = Watch(self._loop, order.limits, talk, self._on_end)
+        self._slot, self._order, self._word = slot, order, word
+        self._heard = (slot.control.fileno(), slot.server)
         self._report: Report | None = None
         self._said = ""
+        self._failed = False
 
     def begin(self) -> None:
+        try:
+            self._begin()
+        except OSError as error:
+            self._fail(error)
+
+    def _begin(self) -> None:
         pipes, slot, order = self._watch.pipes, self._slot, self._order
         stdout, stdout_w = pipes.make()
         stderr, stderr_w = pipes.make()
@@ -47,13 +56,8 @@ class _Turn:
         input_r, input_w = pipes.make()
         stdin = pipes.own(sealed_file("posttrain-stdin", order.stdin.encode(errors="replace")))
         inside = (stdin, stdout_w, stderr_w, input_r, answer_w)
-        self._loop.add_reader(slot.control.fileno(), self._on_packet)
-        try:
-            slot.submit(order.limits, inside)
-        except OSError as error:
-            self._said = f"its server is gone ({error})"
-            self.over.set()
-            return
+        self._hear(True)
+        slot.submit(order.limits, inside, self._word)
         pipes.close(*inside)
         self._watch.begin(job=slot.job(order), stdout=stdout, stderr=stderr, input=input_w, answer=answer)
 
@@ -62,9 +66,9 @@ class _Turn:
 
     def leave(self) -> None:
         self._watch.disarm()
-        self._loop.remove_reader(self._slot.control.fileno())
+        self._hear(False)
         try:
-            if self._report is None:
+            if self._report is None or self._failed:
                 self._slot.close()
         finally:
             self._watch.pipes.close_all()
@@ -75,8 +79,12 @@ class _Turn:
         except OSError:
             packet = b""
         if packet.endswith(b"\n"):
-            self._report = parse_report(packet, out_of_memory=self._slot.ran_out_of_memory())
-            self._finish()
+            try:
+                self._report = parse_report(packet, out_of_memory=self._slot.ran_out_of_memory())
+            except OSError as error:
+                self._fail(error)
+            else:
+                self._finish()
         elif packet:
             self._slot.reset_s = int(packet) / 1e6
         else:
@@ -85,10 +93,16 @@ class _Turn:
     def _on_end(self, stop: Stop) -> None:
         try:
             self._slot.stop()
-        except OSError:
-            self._give_up()
+        except OSError as error:
+            self._fail(error)
         else:
             self._watch.after(_GRACE_S, self._give_up)
+
+    def _fail(self, error: OSError) -> None:
+        """What is ours has failed; whatever the program seems to have done then is not its doing."""
+        self._failed = True
+        self._watch.blame_us(f"{error}; {self._slot.said()}".removesuffix("; "))
+        self._give_up()
 
     def _give_up(self) -> None:
         self._said = self._slot.said()
@@ -96,7 +110,20 @@ class _Turn:
         self._finish()
 
     def _finish(self) -> None:
+        self._watch.pipes.check()
         self._watch.over()
         self._watch.pipes.drain()
-        self._loop.remove_reader(self._slot.control.fileno())
+        self._hear(False)
         self.over.set()
+
+    def _hear(self, on: bool) -> None:
+        """The server itself too: where the socket fails on this side, nothing comes through it any more."""
+        for fd, heard in zip(self._heard, (self._on_packet, self._on_server_end), strict=True):
+            if on:
+                self._loop.add_reader(fd, heard)
+            else:
+                self._loop.remove_reader(fd)
+
+    def _on_server_end(self) -> None:
+        while not self.over.is_set():
+            self._on_packet()

@@ -11,9 +11,9 @@ import enum
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 from posttrain.core.sandboxing import SandboxLimits
-from posttrain.sandbox.conversation import Conversation
 from posttrain.sandbox.inside.program import READY
 from posttrain.sandbox.pipes import Pipes
 
@@ -57,6 +57,23 @@ class Ended:
     """By those who were to start the program."""
     truncated: bool
     wall_s: float
+    fault: str = ""
+    """What failed of ours while it ran, so that nothing else here can be trusted; empty where nothing did."""
+
+
+class Talk(Protocol):
+    """What is said to the program and what it answers; `conversation.py` has the one with a candidate."""
+
+    @property
+    def violation(self) -> str:
+        """A sentence; empty while all is well."""
+        ...
+
+    def next_message(self) -> bytes | None: ...
+
+    def feed(self, data: bytes) -> bool:
+        """Whether the next message is due."""
+        ...
 
 
 class Watch:
@@ -66,17 +83,18 @@ class Watch:
         self,
         loop: asyncio.AbstractEventLoop,
         limits: SandboxLimits,
-        conversation: Conversation | None,
+        talk: Talk | None,
         end: Callable[[Stop], None],
     ) -> None:
         self.pipes = Pipes(loop)
         self.stop: Stop | None = None
-        self._loop, self._limits, self._conversation, self._on_end = loop, limits, conversation, end
+        self._loop, self._limits, self._talk, self._on_end = loop, limits, talk, end
         self._timer: asyncio.TimerHandle | None = None
         self._ready_at = self._over_at = 0.0
         self._output = {"stdout": b"", "stderr": b""}
         self._truncated = False
         self._input = self._answer = -1
+        self._fault = ""
 
     def begin(self, *, job: bytes, stdout: int, stderr: int, input: int, answer: int) -> None:
         """Descriptors of ours, owned by `self.pipes`. `job` goes before the inputs."""
@@ -95,6 +113,10 @@ class Watch:
         """The program has ended; the first time counts."""
         self.pipes.read_all(self._answer)  # it may have become ready in the same moment
         self._over_at = self._over_at or time.monotonic()
+
+    def blame_us(self, fault: str) -> None:
+        """Whatever is seen of the program from now on is not its doing; the first fault counts."""
+        self._fault = self._fault or fault
 
     def after(self, delay_s: float, action: Callable[[], None]) -> None:
         """In place of any timer that is set."""
@@ -116,6 +138,7 @@ class Watch:
             said=said,
             truncated=self._truncated,
             wall_s=self._over_at - self._ready_at if self.ready else 0.0,
+            fault=self._fault or self.pipes.fault,
         )
 
     def _on_output(self, stream: str, data: bytes) -> None:
@@ -131,15 +154,15 @@ class Watch:
             data = data[len(READY) :]
             if not self.stop and not self._over_at:
                 self._arm(self._limits.wall_s, Stop.TIME)
-        if not data or self._conversation is None or self.stop:
+        if not data or self._talk is None or self.stop:
             return
-        if self._conversation.feed(data):
+        if self._talk.feed(data):
             self._ask()
-        if self._conversation.violation:
+        if self._talk.violation:
             self._end(Stop.VIOLATION)
 
     def _ask(self, before: bytes = b"") -> None:
-        message = self._conversation.next_message() if self._conversation else None
+        message = self._talk.next_message() if self._talk else None
         if before or message:
             self.pipes.send(self._input, before + (message or b""))
         if message is None:

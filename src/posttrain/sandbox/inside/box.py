@@ -8,7 +8,7 @@ filesystems/overlayfs.rst; `userxattr` lets it be mounted in a user namespace (t
 """
 
 # Importing pathlib would cost as much as all the rest:
-# ruff: noqa: PTH102
+# ruff: noqa: PTH102, SIM105
 
 import os
 from collections.abc import Sequence
@@ -58,11 +58,11 @@ class Box:
                     os.mkdir(name, dir_fd=self.layers)
                 except FileExistsError:
                     pass  # it was the upper layer before
-            os.fchdir(self.layers)
-            try:
-                check(libc.mount(b"work", WORK.encode(), b"overlay", _NO_SUID_NO_DEVICES, options.encode()))
-            finally:
-                os.chdir("/")
+        os.fchdir(self.layers)
+        try:
+            check(libc.mount(b"work", WORK.encode(), b"overlay", _NO_SUID_NO_DEVICES, options.encode()))
+        finally:
+            os.chdir("/")
         self._overlaid = True
 
     def empty(self) -> None:
@@ -80,8 +80,7 @@ class Box:
 
 
 class _FilesOf:
-    """What is made inside belongs to `user`, and an overlay mounted inside acts for that user, also where we are root
-    and may not otherwise touch another's files."""
+    """What is made inside belongs to `user`."""
 
     def __init__(self, user: int) -> None:
         self._user = user

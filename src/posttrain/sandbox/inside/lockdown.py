@@ -36,18 +36,19 @@ class Lockdown:
         self._capability_header = ctypes.create_string_buffer(struct.pack("@Ii", _CAPABILITIES_VERSION_3, 0))
         self.landlock_abi = max(0, libc.syscall(_SYS_LANDLOCK_CREATE, None, 0, _LANDLOCK_VERSION))
 
-    def apply(self) -> None:
-        """For this process and all that come of it, for ever."""
+    def apply(self, *, alone: bool) -> None:
+        """For this process and all that come of it, for ever. Steps of a session are not `alone`: they may signal what
+        earlier ones have left running."""
         check(libc.prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0))
         check(libc.capset(self._capability_header, self._no_capabilities))
         check(libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
         if self.landlock_abi:
-            self._restrict_files()
+            self._restrict_files(alone)
         check(libc.prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, self._fprog, 0, 0))
 
-    def _restrict_files(self) -> None:
+    def _restrict_files(self, alone: bool) -> None:
         everything = (1 << _NUM_FS_RIGHTS.get(self.landlock_abi, 16)) - 1
-        scopes = _SCOPE_ABSTRACT_SOCKETS_AND_SIGNALS if self.landlock_abi >= 6 else 0
+        scopes = _SCOPE_ABSTRACT_SOCKETS_AND_SIGNALS if self.landlock_abi >= 6 and alone else 0
         attributes = struct.pack("@QQQ", everything, 0, scopes)[: 24 if self.landlock_abi >= 6 else 8]
         ruleset = check(libc.syscall(_SYS_LANDLOCK_CREATE, attributes, len(attributes), 0))
         for path, rights in (

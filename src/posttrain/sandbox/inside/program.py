@@ -6,7 +6,7 @@ them. Nothing here knows an expected value (attack 7).
 """
 
 # Importing pathlib would cost as much as all the rest:
-# ruff: noqa: PTH102, PTH103, PTH118, PTH120, PTH123
+# ruff: noqa: PTH102, PTH103, PTH112, PTH118, PTH120, PTH123
 
 import _signal  # type: ignore[import-not-found]  # `signal` builds enums, which costs as much as starting Python
 import marshal
@@ -33,7 +33,9 @@ def become(read: int, answer: int) -> None:
     """Does not return. `read` gives the job and then the inputs, each behind its length in 4 bytes; on `answer` go the
     ready byte, once everything is in place and before the program's first instruction, and then the answers."""
     job: Job = marshal.loads(_receive_frame(read))
-    _lay_files(job["files"])
+    verb = job["verb"]
+    if not verb:
+        _lay_files(job["files"])
     for name, amount in job["rlimits"].items():
         resource.setrlimit(getattr(resource, name), (amount, amount))
     # The soft limit first, so that the end is SIGXCPU; the hard one for programs that ignore it.
@@ -41,6 +43,8 @@ def become(read: int, answer: int) -> None:
     argv, source, function = job["argv"], job["source"], job["function"]
     del job
     os.write(answer, READY)
+    if verb:
+        _perform(verb, answer)
     if argv:
         os.closerange(3, 1 << 20)
         _execute(argv)
@@ -49,13 +53,25 @@ def become(read: int, answer: int) -> None:
 
 
 def _lay_files(files: "dict[str, str]") -> None:
-    os.mkdir(WORK)
-    os.mkdir(SCRATCH)
+    for folder in (WORK, SCRATCH):
+        if not os.path.isdir(folder):  # in a session they are there
+            os.mkdir(folder)
     os.chdir(WORK)
     for path, content in files.items():
         os.makedirs(os.path.dirname(os.path.join(WORK, path)), exist_ok=True)
         with open(path, "w", encoding="utf-8", newline="") as file:
             file.write(content)
+
+
+def _perform(verb: "list[object]", answer: int) -> None:
+    """Of a session, whose server alone has this code."""
+    if verb[0] == "test":
+        from posttrain.sandbox.inside.testing import run_tests
+
+        run_tests(verb[1], answer)  # type: ignore[arg-type]
+    from posttrain.sandbox.inside.files import perform
+
+    perform(verb, answer)
 
 
 def _execute(argv: "list[str]") -> None:

@@ -38,8 +38,8 @@ ONCE, STEP, STEP_AND_KEEP, TRUSTED = b"once", b"step", b"keep", b"trusted"
 it, has a box of its own. The others are a session's: STEP_AND_KEEP leaves processes alive, and TRUSTED is for our own
 code, which stands in the folder of the layers."""
 OPEN, LAYER, STACK, CLOSE = b"open", b"layer", b"stack", b"close"
-"""A session's box: a user, MiB and a number of files; the number of a new layer; the number of the upper one or -1, then
-the lower ones. Answered by `DONE`, or by what the kernel said."""
+"""A session's box: a user, MiB and a number of files; the number of a new layer; the number of the upper one or -1,
+then the lower ones. Answered by `DONE`, or by what the kernel said."""
 DONE = b"done\n"
 _INPUT, _ANSWER = 3, 4
 _MAX_PACKET = 4096
@@ -90,7 +90,8 @@ def _forked(control: "_socket.socket", lockdown: Lockdown, groups: "Sequence[int
             bell.silence()
             if word == TRUSTED:
                 os.fchdir(box.layers)
-            _confine(box.user, descriptors, groups, lockdown)
+            _confine(box.user, descriptors, groups)
+            lockdown.apply(alone=word == ONCE)
             return
         for fd in descriptors:
             os.close(fd)
@@ -132,7 +133,7 @@ def _change(box: Box, word: bytes, numbers: "list[int]") -> bytes:
     return DONE
 
 
-def _confine(user: int, descriptors: "Sequence[int]", groups: "Sequence[int]", lockdown: Lockdown) -> None:
+def _confine(user: int, descriptors: "Sequence[int]", groups: "Sequence[int]") -> None:
     for fd in groups:
         os.write(fd, b"0")
     os.setsid()
@@ -143,7 +144,6 @@ def _confine(user: int, descriptors: "Sequence[int]", groups: "Sequence[int]", l
         os.setgroups([])
         os.setresgid(user, user, user)
         os.setresuid(user, user, user)
-    lockdown.apply()
 
 
 def _reseed() -> None:
