@@ -209,6 +209,23 @@ def bench_memory(
     finish(found, as_json)
 
 
+@bench_app.command("sandbox")
+def bench_sandbox(
+    rounds: Annotated[int, typer.Option(help="In each, all variants take turns; at least 5.")] = 7,
+    as_json: JsonFlag = False,
+) -> None:
+    """Executions/s of the sandbox next to bare Python, and what it adds to a program's time."""
+    from rich.console import Console
+
+    from posttrain.observe.sandbox_table import render
+    from posttrain.run.bench_sandbox import bench_sandbox as measure
+
+    found = measure(rounds, lambda sentence: typer.echo(sentence, err=True))
+    if not as_json:
+        render(found, Console())
+    finish(found, as_json)
+
+
 @check_app.command("loss")
 def check_loss(
     name: Annotated[str, typer.Argument(help="A registered name or path/to/file.py:Object.")],
