@@ -91,11 +91,16 @@ class Conversation:
         raise MalformedError("an answer to no input that was asked")
 
 
-def _checked(position: int, arguments: Sequence[Json]) -> list[Json]:
+def encoded_input(position: int, arguments: Sequence[Json]) -> str:
+    """Raises `UserError` where it is no plain data."""
     try:
-        encode(list(arguments))
+        return encode(list(arguments))
     except NotPlainError as error:
         raise UserError(f"input {position} of a sandboxed call is no plain data: {error}") from None
+
+
+def _checked(position: int, arguments: Sequence[Json]) -> list[Json]:
+    encoded_input(position, arguments)
     return list(arguments)
 
 

@@ -3,7 +3,7 @@
 Plain are None, bool, int, finite float, str, list, tuple and dict with str keys, of exactly these types (attack 2:
 subclasses lie). The form is JSON, where a tuple is `{"tuple": [...]}` and a dict is `{"dict": {...}}`, so that
 nothing is lost. This file runs on both sides of the wall and therefore imports next to nothing; reading the form
-back is the host's affair alone (`conversation.py`).
+back is the host's affair alone (`decode.py`).
 """
 
 import math

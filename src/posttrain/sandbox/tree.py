@@ -31,7 +31,7 @@ class Tree:
         except OSError as error:
             raise SandboxError(f"sandbox could not start {command[0]}: {error}") from error
         self.bwrap = os.pidfd_open(self._process.pid)
-        self._first = -1
+        self.first = -1
         """Pidfd of pid 1; -1 while unknown."""
         self.first_pid = 0
         """Of pid 1, as the host numbers it; 0 while unknown. Good for looking, not for signals."""
@@ -48,17 +48,17 @@ class Tree:
         except ProcessLookupError:
             return  # setup failed, and it is gone already
         if _parent_of(pid) == self._process.pid:
-            self._first, self.first_pid = pidfd, pid
+            self.first, self.first_pid = pidfd, pid
         else:  # gone, and its number is another process's now
             os.close(pidfd)
 
     def kill(self) -> None:
-        if self._first < 0:
+        if self.first < 0:
             self._seize()
-            _send(signal.SIGKILL, self._first)
+            _send(signal.SIGKILL, self.first)
             _send(signal.SIGKILL, self.bwrap)
         else:
-            _send(signal.SIGKILL, self._first)
+            _send(signal.SIGKILL, self.first)
 
     def reap(self) -> None:
         """Once bwrap has ended, which it does when pid 1 has, which ends when nobody else is in its namespace."""
@@ -73,15 +73,15 @@ class Tree:
             if self._process.returncode is None:
                 self._await_death()
         finally:
-            for pidfd in (self.bwrap, self._first):
+            for pidfd in (self.bwrap, self.first):
                 if pidfd >= 0:
                     os.close(pidfd)
-            self.bwrap = self._first = -1
+            self.bwrap = self.first = -1
 
     def _await_death(self) -> None:
-        if self._first < 0:
+        if self.first < 0:
             self._seize()
-        for pidfd in (self._first, self.bwrap):
+        for pidfd in (self.first, self.bwrap):
             if pidfd < 0:
                 continue
             _send(signal.SIGKILL, pidfd)
@@ -101,7 +101,7 @@ class Tree:
             os.waitid(os.P_PIDFD, self.bwrap, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
         for path in Path("/proc").glob("[0-9]*"):
             if _parent_of(int(path.name)) == self._process.pid:
-                self._first = os.pidfd_open(int(path.name))
+                self.first = os.pidfd_open(int(path.name))
 
 
 def _send(number: signal.Signals, pidfd: int) -> None:
