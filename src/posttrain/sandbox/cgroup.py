@@ -17,6 +17,8 @@ from pathlib import Path
 
 _PREFIX = "posttrain"
 _numbers = itertools.count()
+_left: set[Path] = set()
+"""Groups of ours that could not be removed yet."""
 
 
 @dataclass(frozen=True)
@@ -48,8 +50,13 @@ class Cgroup:
         self._name = f"{_PREFIX}-{os.getpid()}-{next(_numbers)}"
         self._memory, self._pids, self._files = parents.memory / self._name, parents.pids / self._name, parents.files
         self._limited = (0, 0)
-        for folder in self._folders:
-            folder.mkdir()
+        try:
+            for folder in self._folders:
+                folder.mkdir()
+        except OSError:
+            with contextlib.suppress(OSError):
+                self.remove()
+            raise
         if self._files is _V2:
             with contextlib.suppress(OSError):  # a kernel without swap has no such file
                 (self._memory / "memory.swap.max").write_text("0")
@@ -66,7 +73,15 @@ class Cgroup:
 
     def entrances(self) -> list[int]:
         """Descriptors; a process that writes "0" to each has joined. The caller closes them."""
-        return [os.open(folder / "cgroup.procs", os.O_WRONLY | os.O_CLOEXEC) for folder in self._folders]
+        entrances: list[int] = []
+        try:
+            for folder in self._folders:
+                entrances.append(os.open(folder / "cgroup.procs", os.O_WRONLY | os.O_CLOEXEC))
+        except OSError:
+            for fd in entrances:
+                os.close(fd)
+            raise
+        return entrances
 
     def limit(self, memory_bytes: int, num_processes: int) -> None:
         if self._limited == (memory_bytes, num_processes):
@@ -83,9 +98,12 @@ class Cgroup:
         return int(found[1]) if found else 0
 
     def remove(self) -> None:
+        """Raises `OSError` where the kernel refuses; then it is tried again with the next one."""
+        _left.update(self._folders)
+        errors = _remove_left()
         for folder in self._folders:
-            with contextlib.suppress(FileNotFoundError):
-                folder.rmdir()
+            if folder in errors:
+                raise errors[folder]
 
 
 @functools.cache
@@ -101,10 +119,11 @@ def find_parents() -> Parents | None:
         try:
             trial.limit(1 << 30, 64)
             trial.num_oom_kills()
-        except OSError:
-            continue
-        finally:
             trial.remove()
+        except OSError:
+            with contextlib.suppress(OSError):
+                trial.remove()
+            continue
         return parents
     return None
 
@@ -131,6 +150,20 @@ def _candidates(memberships: str, mounts: str) -> list[Parents]:
 
 def _lines(memberships: str) -> list[tuple[str, str, str]]:
     return [(number, names, path) for number, names, path in (line.split(":", 2) for line in memberships.splitlines())]
+
+
+def _remove_left() -> dict[Path, OSError]:
+    errors: dict[Path, OSError] = {}
+    for folder in tuple(_left):
+        try:
+            folder.rmdir()
+        except FileNotFoundError:
+            _left.discard(folder)
+        except OSError as error:
+            errors[folder] = error
+        else:
+            _left.discard(folder)
+    return errors
 
 
 def _sweep(parent: Path) -> None:

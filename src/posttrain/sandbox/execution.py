@@ -97,6 +97,7 @@ class _Running:
         assert self._tree is not None
         self._loop.remove_reader(self._tree.bwrap)
         self._tree.reap()
+        self._pipes.check()
         self._pipes.drain()
         self._watch.over()
         self.over.set()

@@ -117,8 +117,12 @@ def whole_cpu_s(limits: SandboxLimits) -> int:
 def sealed_file(name: str, content: bytes) -> int:
     """A memory file that nobody can change or grow any more, rewound. The caller closes the descriptor."""
     fd = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-    with os.fdopen(os.dup(fd), "wb") as file:
-        file.write(content)
+    try:
+        with os.fdopen(os.dup(fd), "wb") as file:
+            file.write(content)
+    except OSError:
+        os.close(fd)
+        raise
     fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL)
     os.lseek(fd, 0, os.SEEK_SET)
     return fd

@@ -103,7 +103,10 @@ class BubblewrapSandbox:
 
     async def _execute(self, order: Order, conversation: Conversation | None = None) -> RunResult:
         host = single_host()
-        ended = await execute(host, order, conversation)
+        try:
+            ended = await execute(host, order, conversation)
+        except (OSError, SandboxError) as error:  # the host has no descriptors, memory or processes left for us
+            return RunResult(ResultClass.INFRASTRUCTURE_ERROR, host.tier, reason=f"sandbox could not run: {error}")
         return judge(ended, host.tier, order.limits, conversation)
 
     def _slot(self) -> asyncio.Semaphore:

@@ -28,6 +28,8 @@ _STARTERS = ThreadPoolExecutor(max_workers=8, thread_name_prefix="posttrain-slot
 class _Waiter:
     loop: asyncio.AbstractEventLoop
     turn: asyncio.Future[None]
+    passed_over: bool = False
+    """Its loop was closed when its turn came; the turn is another's now."""
 
 
 class Pool:
@@ -51,6 +53,8 @@ class Pool:
         """Wait for a turn, and have a slot for as long as the block lasts. Raises `SandboxError` where none can be
         started and where the pool is closed."""
         async with self.turn(caller, priority):
+            if self._closed:
+                raise SandboxError("the sandbox was closed while this waited for its turn")
             slot = await self._ready_or_new(profile)
             try:
                 yield slot
@@ -93,8 +97,8 @@ class Pool:
             await waiter.turn
         except BaseException:
             with self._lock:
-                still_waiting = self._line.remove(waiter)
-            if not still_waiting:
+                has_no_turn = self._line.remove(waiter) or waiter.passed_over
+            if not has_no_turn:
                 self._next()
             raise
 
@@ -109,6 +113,7 @@ class Pool:
             try:
                 waiter.loop.call_soon_threadsafe(_let_go, waiter.turn)
             except RuntimeError:  # its event loop is closed, and nobody waits there any more
+                waiter.passed_over = True
                 continue
             return
 
@@ -124,27 +129,25 @@ class Pool:
             if slot.alive:
                 return slot
             self._give_up(slot)
-        starting = _STARTERS.submit(self._new, profile)
+        try:
+            starting = _STARTERS.submit(self._new, profile)
+        except RuntimeError as error:
+            raise SandboxError(f"sandbox could not start a thread to make a slot: {error}") from error
         self._starting.add(starting)
         try:
             slot = await asyncio.shield(asyncio.wrap_future(starting))
-        except asyncio.CancelledError:
+        except BaseException:  # also where the event loop is closed and the coroutine thrown away
             starting.add_done_callback(self._keep)
-            raise
-        except BaseException:
-            self._starting.discard(starting)
             raise
         self._starting.discard(starting)
         return slot
 
     def _new(self, profile: Profile) -> Slot:
+        self._make_room(1)
         with self.record.starting():
             slot = self._start(profile)
         with self._lock:
             self._slots.add(slot)
-            superfluous = self._ready.pop(0) if len(self._slots) > 2 * self._size and self._ready else None
-        if superfluous:
-            self._give_up(superfluous)
         return slot
 
     def _keep(self, starting: Future[Slot]) -> None:
@@ -159,12 +162,24 @@ class Pool:
             return
         with self._lock:
             self._ready.append(slot)
+        self._make_room(0)
+
+    def _make_room(self, num_more: int) -> None:
+        while True:
+            with self._lock:
+                if not self._ready or len(self._slots) + num_more <= 2 * self._size:
+                    return
+                superfluous = self._ready.pop(0)
+            self._give_up(superfluous)
 
     def _give_up(self, slot: Slot) -> None:
         with self._lock:
             self._slots.discard(slot)
-        with self.record.closing():
-            slot.close()
+        try:
+            with self.record.closing():
+                slot.close()
+        except OSError as error:
+            raise SandboxError(f"a slot of the sandbox could not be closed: {error}") from error
 
 
 def _let_go(turn: asyncio.Future[None]) -> None:
@@ -182,4 +197,4 @@ def _close_all(slots: set[Slot], record: SandboxRecord) -> None:
         except (OSError, SandboxError) as error:
             errors.append(error)
     if errors:
-        raise errors[0]
+        raise SandboxError(f"a slot of the sandbox could not be closed: {errors[0]}") from errors[0]

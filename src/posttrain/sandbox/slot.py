@@ -8,6 +8,7 @@ given up when its server fails, not when a program did.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import select
 import socket
@@ -55,7 +56,8 @@ class Slot:
             self._base_bytes = self._look_at_server()
         except BaseException as error:
             said = self.said()
-            self.close()
+            with contextlib.suppress(OSError):  # its group, which is tried again with the next
+                self.close()
             if isinstance(error, OSError):
                 raise SandboxError(f"sandbox could not make a slot: {error}; {said}".removesuffix("; ")) from error
             raise

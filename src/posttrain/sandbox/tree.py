@@ -8,12 +8,14 @@ import os
 import select
 import signal
 import subprocess
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
 from posttrain.core.errors import SandboxError
 
 _LAST_WAIT_S = 10.0
+_SEIZE_ATTEMPTS, _SEIZE_PAUSE_S = 20, 0.05
 
 
 class Tree:
@@ -30,9 +32,13 @@ class Tree:
             )
         except OSError as error:
             raise SandboxError(f"sandbox could not start {command[0]}: {error}") from error
-        self.bwrap = os.pidfd_open(self._process.pid)
         self.first = -1
         """Pidfd of pid 1; -1 while unknown."""
+        try:
+            self.bwrap = os.pidfd_open(self._process.pid)
+        except OSError as error:
+            self._end_by_number()
+            raise SandboxError(f"sandbox could not watch {command[0]}: {error}") from error
         self.first_pid = 0
         """Of pid 1, as the host numbers it; 0 while unknown. Good for looking, not for signals."""
         self._told = b""
@@ -47,18 +53,25 @@ class Tree:
             pidfd = os.pidfd_open(pid)
         except ProcessLookupError:
             return  # setup failed, and it is gone already
-        if _parent_of(pid) == self._process.pid:
+        try:
+            ours = _parent_of(pid) == self._process.pid
+        except OSError:
+            os.close(pidfd)
+            raise
+        if ours:
             self.first, self.first_pid = pidfd, pid
         else:  # gone, and its number is another process's now
             os.close(pidfd)
 
     def kill(self) -> None:
-        if self.first < 0:
-            self._seize()
+        if self.first >= 0:
+            _send(signal.SIGKILL, self.first)
+            return
+        try:
+            self._seize_for_certain()
+        finally:
             _send(signal.SIGKILL, self.first)
             _send(signal.SIGKILL, self.bwrap)
-        else:
-            _send(signal.SIGKILL, self.first)
 
     def reap(self) -> None:
         """Once bwrap has ended, which it does when pid 1 has, which ends when nobody else is in its namespace."""
@@ -80,7 +93,7 @@ class Tree:
 
     def _await_death(self) -> None:
         if self.first < 0:
-            self._seize()
+            self._seize_for_certain()
         for pidfd in (self.first, self.bwrap):
             if pidfd < 0:
                 continue
@@ -99,9 +112,35 @@ class Tree:
         _send(signal.SIGSTOP, self.bwrap)
         with contextlib.suppress(ChildProcessError):  # somebody else has reaped it
             os.waitid(os.P_PIDFD, self.bwrap, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
-        for path in Path("/proc").glob("[0-9]*"):
-            if _parent_of(int(path.name)) == self._process.pid:
-                self.first = os.pidfd_open(int(path.name))
+        for pid in self._children():
+            self.first = os.pidfd_open(pid)
+
+    def _seize_for_certain(self) -> None:
+        """Looking takes descriptors, which may be scarce for a moment."""
+        for attempt in range(_SEIZE_ATTEMPTS):
+            try:
+                self._seize()
+            except OSError as error:
+                if attempt == _SEIZE_ATTEMPTS - 1:
+                    raise SandboxError(f"sandbox process {self._process.pid} could not be ended: {error}") from error
+                time.sleep(_SEIZE_PAUSE_S)
+            else:
+                return
+
+    def _end_by_number(self) -> None:
+        """Without pidfds: bwrap is our child, which keeps its number until we wait for it, and stopped, it does not
+        reap its own."""
+        self._process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+        with contextlib.suppress(OSError):
+            for pid in self._children():
+                os.kill(pid, signal.SIGKILL)
+        self._process.kill()
+        self._process.wait()
+
+    def _children(self) -> list[int]:
+        pids = [int(path.name) for path in Path("/proc").glob("[0-9]*")]
+        return [pid for pid in pids if _parent_of(pid) == self._process.pid]
 
 
 def _send(number: signal.Signals, pidfd: int) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 
+from posttrain.core.errors import SandboxError
 from posttrain.sandbox.inside.server import ONCE
 from posttrain.sandbox.job import sealed_file
 from posttrain.sandbox.order import Order
@@ -70,6 +71,8 @@ class _Turn:
         try:
             if self._report is None or self._failed:
                 self._slot.close()
+        except OSError as error:
+            raise SandboxError(f"a slot of the sandbox could not be closed: {error}") from error
         finally:
             self._watch.pipes.close_all()
 
