@@ -40,11 +40,18 @@ class Holdings:
 def holdings() -> Holdings:
     tasks = Path("/proc/self/task").iterdir()
     return Holdings(
-        children=tuple(child for task in tasks for child in (task / "children").read_text().split()),
+        children=tuple(child for task in tasks for child in _children(task)),
         num_fds=len(list(Path("/proc/self/fd").iterdir())),
         num_temporary=len(list(Path(tempfile.gettempdir()).iterdir())),
         num_mounts=len(Path("/proc/self/mountinfo").read_text().splitlines()),
     )
+
+
+def _children(task: Path) -> list[str]:
+    try:
+        return (task / "children").read_text().split()
+    except FileNotFoundError:  # the thread has ended meanwhile
+        return []
 
 
 @pytest.fixture(scope="module")
