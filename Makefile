@@ -10,7 +10,7 @@ APT := apt-get install -y python3 python3-venv python3-dev make g++
 USERNS := /proc/sys/kernel/apparmor_restrict_unprivileged_userns
 
 .DEFAULT_GOAL := help
-.PHONY: help setup quickstart experiment test test-slow lint bench docs
+.PHONY: help setup quickstart experiment test test-slow lint bench soak docs
 
 help:
 	@echo "make VERB, where VERB is one of"
@@ -51,6 +51,9 @@ bench: setup ## measure tokens a second of both engines and of the learner, and 
 	$(BIN)/posttrain bench sandbox --json > benchmarks/results/sandbox.part
 	@mv benchmarks/results/sandbox.part benchmarks/results/sandbox.json
 	@echo "benchmarks/results/sandbox.json has the sandbox's"
+
+soak: setup ## run innocent and hostile programs for ten minutes; runs/soak has the throughput and what stayed behind
+	$(BIN)/python -m benchmarks.soak_sandbox --minutes 10 --out runs/soak
 
 docs: setup ## build the documentation into site/; needs no network
 	$(BIN)/mkdocs build

@@ -38,6 +38,15 @@ def test_shares_are_drawn_from_zero_to_a_hundred_per_cent() -> None:
     assert chart.legend == (("words", 0, "60 %"),)
 
 
+def test_a_chart_from_zero_shows_a_small_difference_small() -> None:
+    series = [Series("rate", ((1.0, 1000.0), (2.0, 1100.0)))]
+    chart, zoomed = line_chart("rate", series, from_zero=True), line_chart("rate", series)
+    assert chart is not None
+    assert zoomed is not None
+    assert ">0</text>" in chart.svg
+    assert ">0</text>" not in zoomed.svg
+
+
 def test_only_many_points_are_smoothed() -> None:
     few = line_chart("loss", [Series("loss", tuple((float(i), float(i % 2)) for i in range(20)))])
     many = line_chart("loss", [Series("loss", tuple((float(i), float(i % 2)) for i in range(60)))])

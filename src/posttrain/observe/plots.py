@@ -39,15 +39,16 @@ class Chart:
     note: str = ""
 
 
-def line_chart(title: str, series: Sequence[Series], *, share: bool = False) -> Chart | None:
-    """None where there is nothing to draw. `share`: the values are fractions, drawn from 0 to 1 as per cent."""
+def line_chart(title: str, series: Sequence[Series], *, share: bool = False, from_zero: bool = False) -> Chart | None:
+    """None where there is nothing to draw. `share`: the values are fractions, drawn from 0 to 1 as per cent;
+    `from_zero`: no value is negative, and differences are to look as large as they are."""
     finite = [Series(s.name, tuple(p for p in s.points if math.isfinite(p[1])), s.color) for s in series]
     drawn = [line for line in finite if line.points]
     if not drawn:
         return None
     values = [y for line in drawn for _, y in line.points]
     steps = [x for line in drawn for x, _ in line.points]
-    low, high = (0.0, 1.0) if share else (min(values), max(values))
+    low, high = (0.0, 1.0) if share else (0.0 if from_zero else min(values), max(values))
     axis = _Axis(min(steps), max(*steps, min(steps) + 1), *_padded(low, high, share=share))
     parts = [_grid(axis, share=share)]
     legend = []
