@@ -1,4 +1,4 @@
-"""The command line's verbs for sandboxes: `posttrain sandbox run` and `posttrain check sandbox`. No logic."""
+"""The command line's verbs for sandboxes: `posttrain sandbox …` and `posttrain check sandbox`. No logic."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from posttrain.core.sandboxing import SandboxLimits
 
 sandbox_app = typer.Typer(no_args_is_help=True, help="Run programs that nobody trusts.")
 _DEFAULT = SandboxLimits()
+_NAME = "A registered name, path/to/file.py:Object, or a table such as '{name = \"remote\", url = …}'."
 
 
 @sandbox_app.command("run")
@@ -24,7 +25,7 @@ def sandbox_run(
     processes: Annotated[int, typer.Option("--processes", help="Threads count too.")] = _DEFAULT.processes,
     output_kib: Annotated[int, typer.Option("--output-kib", help="Both streams together.")] = _DEFAULT.output_kib,
     disk_mib: Annotated[int, typer.Option("--disk-mib")] = _DEFAULT.disk_mib,
-    sandbox: Annotated[str, typer.Option(help="A registered name or path/to/file.py:Object.")] = "local",
+    sandbox: Annotated[str, typer.Option(help=_NAME)] = "local",
     as_json: JsonFlag = False,
 ) -> None:
     """Run one program in a sandbox. Exit code 0 whatever the program did."""
@@ -39,8 +40,41 @@ def sandbox_run(
     finish(found, as_json)
 
 
+@sandbox_app.command("status")
+def sandbox_status(
+    sandbox: Annotated[str, typer.Option(help=_NAME)] = "local",
+    as_json: JsonFlag = False,
+) -> None:
+    """What isolation this machine gives, and what brings more; of a remote sandbox, the server's figures."""
+    from rich.console import Console
+
+    from posttrain.observe.sandbox_status_table import render
+    from posttrain.run.sandbox_status import sandbox_status as status
+
+    found = status(sandbox)
+    if not as_json:
+        render(found.name, found.tier, found.trial_s, found.status, Console())
+    finish(found.plain(), as_json)
+
+
+@sandbox_app.command("serve")
+def sandbox_serve(
+    token_file: Annotated[Path, typer.Option(help="A file with the token that clients must have; 16 characters.")],
+    host: Annotated[str, typer.Option(help="Where to listen; 0.0.0.0 is everywhere.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 8900,
+    concurrency: Annotated[
+        int | None, typer.Option(help="Executions at once; as many as there are processors if not given.")
+    ] = None,
+    max_waiting: Annotated[int, typer.Option(help="Executions that may wait; more are told to come back.")] = 256,
+) -> None:
+    """Serve this machine's sandbox to `sandbox = {name = "remote", …}` until SIGTERM, then let what runs end."""
+    from posttrain.run.sandbox_serve import sandbox_serve as serve
+
+    serve(host, port, token_file, concurrency, max_waiting, lambda sentence: typer.echo(sentence, err=True))
+
+
 def check_sandbox(
-    name: Annotated[str, typer.Argument(help="A registered name or path/to/file.py:Object.")] = "local",
+    name: Annotated[str, typer.Argument(help=_NAME)] = "local",
     as_json: JsonFlag = False,
 ) -> None:
     """Try every attack and every expectation on a sandbox. Exit code 1 where one is not contained or not met."""

@@ -8,6 +8,7 @@ import torch
 
 from posttrain.core.protocols import StepMetrics
 from posttrain.core.rules import Rule, evaluate
+from posttrain.core.sandboxing import ResultClass
 from posttrain.core.types import (
     Boundary,
     Cost,
@@ -29,7 +30,9 @@ from posttrain.losses.base import LossInputs
 from posttrain.observe.alarms import alarms
 from posttrain.run.collapse import DEFAULT_RULES
 from posttrain.run.health import Health
-from posttrain.run.metrics import step_values
+from posttrain.run.metrics import sandbox_values, step_values
+from posttrain.sandbox.local import LocalSandbox
+from posttrain.sandbox.scripted import ScriptedSandbox
 from posttrain.store.metrics import MetricsRecord
 
 
@@ -132,3 +135,23 @@ def test_a_policy_that_collapsed_to_one_answer_is_found_from_its_groups() -> Non
     history = [MetricsRecord(0, "rl", step, 0.0, values_of(groups)) for step, groups in enumerate(waves, start=1)]
     rules: list[Rule] = [rule for rule in DEFAULT_RULES if rule.name in ("constant_answer", "answers_alike")]
     assert {firing.rule.name for firing in evaluate(rules, history)} == {"constant_answer", "answers_alike"}
+
+
+def test_a_step_says_how_the_sandbox_keeps_up() -> None:
+    sandbox = LocalSandbox()
+    assert sandbox_values(sandbox) == {}  # nothing has run
+    record = sandbox._pool.record
+    with record.waiting(), record.running():
+        record.ended(ResultClass.OK)
+    record.ended(ResultClass.INFRASTRUCTURE_ERROR)
+    record.retried()
+    values = sandbox_values(sandbox)
+    assert values.keys() >= {"sandbox_queue_s", "sandbox_run_s"}
+    assert 0 < values["sandbox_run_s"] < values["sandbox_queue_s"]
+    assert (values["sandbox_executions"], values["sandbox_faults"], values["sandbox_retries"]) == (2, 1, 1)
+    assert values["sandbox_leaks"] == 0
+
+
+def test_a_step_without_a_sandbox_that_counts_says_nothing_of_it() -> None:
+    assert sandbox_values(None) == {}
+    assert sandbox_values(ScriptedSandbox()) == {}

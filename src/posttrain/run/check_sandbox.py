@@ -9,6 +9,7 @@ from typing import Any
 
 from posttrain.core.protocols import Sandbox
 from posttrain.core.registry import build
+from posttrain.run.sandbox_spec import sandbox_spec
 from posttrain.sandbox.attacks.check import AttackResult, check
 from posttrain.sandbox.conformance import Conformity, check_conformance
 
@@ -49,8 +50,9 @@ class CheckedSandbox:
 
 
 def check_sandbox(name: str, progress: Callable[[str], None]) -> CheckedSandbox:
-    """`name` is registered or `path/to/file.py:Object`. Raises `UnknownNameError`, `IsolationUnavailableError`."""
-    sandbox: Sandbox = build("sandbox", name)
+    """`name` is registered, `path/to/file.py:Object` or a TOML table. Raises `UnknownNameError`,
+    `IsolationUnavailableError`."""
+    sandbox: Sandbox = build("sandbox", sandbox_spec(name))
     tier = str(sandbox.tier)
     attacks, conformance = asyncio.run(_both(sandbox, progress))
     return CheckedSandbox(name, tier, tuple(attacks), tuple(conformance))

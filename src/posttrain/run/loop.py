@@ -26,7 +26,7 @@ from posttrain.core.registry import build
 from posttrain.core.types import Group, Json
 from posttrain.run.credit import Credit, credit
 from posttrain.run.health import Health, RollBack
-from posttrain.run.metrics import step_values
+from posttrain.run.metrics import sandbox_values, step_values
 from posttrain.run.parts import Parts
 from posttrain.run.record import Recorder
 from posttrain.run.rl_stage import RlStage
@@ -138,6 +138,7 @@ class RlLoop:
         values = {
             **step_values(groups, done.metrics, credited.selection, staleness=oldest, seconds=seconds),
             **wave.values(),
+            **sandbox_values(parts.rollouts.sandbox),
             **self.steering.values(),
             **self.health.values(),
             "updates": float(done.done),

@@ -10,7 +10,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from posttrain.core.protocols import StepMetrics
+from posttrain.core.protocols import Sandbox, StepMetrics
+from posttrain.core.sandbox_status import HasFigures
+from posttrain.core.sandboxing import ResultClass
 from posttrain.core.types import Group, Trajectory
 from posttrain.learn.samples import Selection
 from posttrain.run.diversity import answer_statistics, repetition, reward_spread
@@ -80,6 +82,24 @@ def learner_values(metrics: StepMetrics) -> dict[str, float]:
         "num_loss_tokens": float(metrics.num_loss_tokens),
         "num_computed_tokens": float(metrics.num_computed_tokens),
         "learner_s": metrics.wall_s,
+    }
+
+
+def sandbox_values(sandbox: Sandbox | None) -> dict[str, float]:
+    """How the sandbox keeps up: seconds are the 90th percentile of its last executions, counts are since the start.
+    Nothing for one that does not count, or that has not run anything."""
+    if not isinstance(sandbox, HasFigures):
+        return {}
+    figures = sandbox.figures()
+    if not figures.ended:
+        return {}
+    return {
+        "sandbox_queue_s": figures.wait_s.p90,
+        "sandbox_run_s": figures.run_s.p90,
+        "sandbox_executions": float(sum(figures.ended.values())),
+        "sandbox_retries": float(figures.retries),
+        "sandbox_faults": float(figures.ended.get(ResultClass.INFRASTRUCTURE_ERROR, 0)),
+        "sandbox_leaks": float(figures.leaked_slots + figures.leaked_cgroups),
     }
 
 

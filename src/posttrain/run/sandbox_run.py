@@ -10,6 +10,7 @@ from posttrain.core.errors import ConfigError, SandboxError, UserError
 from posttrain.core.protocols import Sandbox
 from posttrain.core.registry import build
 from posttrain.core.sandboxing import ResultClass, RunResult, SandboxLimits
+from posttrain.run.sandbox_spec import sandbox_spec
 
 
 def sandbox_run(file: Path, stdin: Path | None, limits: SandboxLimits, name: str) -> dict[str, Any]:
@@ -18,7 +19,7 @@ def sandbox_run(file: Path, stdin: Path | None, limits: SandboxLimits, name: str
         if not amount > 0:
             raise ConfigError(f"the limit {limit} is {amount}; it must be more than 0")
     source, given = _text(file), _text(stdin) if stdin else ""
-    sandbox: Sandbox = build("sandbox", name)
+    sandbox: Sandbox = build("sandbox", sandbox_spec(name))
     run = asyncio.run(_run(sandbox, _argv(file.name, source), {file.name: source}, given, limits))
     if run.result_class is ResultClass.INFRASTRUCTURE_ERROR:
         raise SandboxError(f"the sandbox {name!r} could not run {str(file)!r}: {run.reason}")
