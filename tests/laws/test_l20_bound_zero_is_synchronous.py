@@ -122,7 +122,7 @@ class _Parts:
         self.recording = recording
         self.observer = observer
         self.config = SimpleNamespace(seed=0)
-        self.rollouts = SimpleNamespace(roller=recording)
+        self.rollouts = SimpleNamespace(roller=recording, sandbox=None)
         self.learner = SimpleNamespace(step=recording.learn)
         self.weights = Path()
 
