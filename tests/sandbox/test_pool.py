@@ -251,9 +251,9 @@ def test_an_event_loop_that_was_closed_while_it_waited_neither_keeps_a_turn_nor_
 
         def wait_and_be_closed() -> None:
             loop = asyncio.new_event_loop()
-            for _ in range(3):
-                loop.create_task(one(loop))
+            waiting = [loop.create_task(one(loop)) for _ in range(3)]
             loop.run_until_complete(asyncio.sleep(0.01))
+            assert not any(task.done() for task in waiting)
             loop.close()
 
         await asyncio.to_thread(wait_and_be_closed)
