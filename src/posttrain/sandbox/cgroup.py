@@ -50,9 +50,11 @@ class Cgroup:
         self._name = f"{_PREFIX}-{os.getpid()}-{next(_numbers)}"
         self._memory, self._pids, self._files = parents.memory / self._name, parents.pids / self._name, parents.files
         self._limited = (0, 0)
+        self._events = -1
         try:
             for folder in self._folders:
                 folder.mkdir()
+            self._events = os.open(self._memory / self._files.events, os.O_RDONLY | os.O_CLOEXEC)
         except OSError:
             with contextlib.suppress(OSError):
                 self.remove()
@@ -94,11 +96,14 @@ class Cgroup:
 
     def num_oom_kills(self) -> int:
         """Processes that the kernel ended for the memory of all of them, since the group was made."""
-        found = re.search(r"^oom_kill (\d+)", (self._memory / self._files.events).read_text(), re.MULTILINE)
+        found = re.search(rb"^oom_kill (\d+)", os.pread(self._events, 4096, 0), re.MULTILINE)
         return int(found[1]) if found else 0
 
     def remove(self) -> None:
         """Raises `OSError` where the kernel refuses; then it is tried again with the next one."""
+        if self._events >= 0:
+            os.close(self._events)
+            self._events = -1
         _left.update(self._folders)
         errors = _remove_left()
         for folder in self._folders:

@@ -33,8 +33,7 @@ async def execute(host: Host, order: Order, conversation: Conversation | None = 
 class _Running:
     def __init__(self, order: Order, conversation: Conversation | None) -> None:
         self.over = asyncio.Event()
-        self._loop = asyncio.get_running_loop()
-        self._watch = Watch(self._loop, order.limits, conversation, self._on_end)
+        self._watch = Watch(asyncio.get_running_loop(), order.limits, conversation, self._on_end)
         self._pipes = self._watch.pipes
         self._order = order
         self._tree: Tree | None = None
@@ -60,7 +59,7 @@ class _Running:
         )
         self._tree = Tree(command, stdin=stdin, stdout=stdout_w, stderr=stderr_w, pass_fds=inside)
         pipes.close(stdin, stdout_w, stderr_w, *inside)
-        self._loop.add_reader(self._tree.bwrap, self._on_bwrap_end)
+        pipes.on_ready(self._tree.bwrap, self._on_bwrap_end)
         pipes.on_data(info, self._tree.hear)
         pipes.on_data(report, self._on_report)
         self._watch.begin(job=job_frame(order), stdout=stdout, stderr=stderr, input=input_w, answer=answer)
@@ -73,7 +72,7 @@ class _Running:
         self._watch.disarm()
         try:
             if self._tree:
-                self._loop.remove_reader(self._tree.bwrap)
+                self._pipes.ignore(self._tree.bwrap)
                 self._tree.end()
         finally:
             self._pipes.close_all()
@@ -95,7 +94,7 @@ class _Running:
 
     def _on_bwrap_end(self) -> None:
         assert self._tree is not None
-        self._loop.remove_reader(self._tree.bwrap)
+        self._pipes.ignore(self._tree.bwrap)
         self._tree.reap()
         self._pipes.check()
         self._pipes.drain()

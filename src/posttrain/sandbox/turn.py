@@ -7,6 +7,7 @@ Leaving the coroutine early, cancelled or not, ends the slot before it returns. 
 from __future__ import annotations
 
 import asyncio
+import os
 
 from posttrain.core.errors import SandboxError
 from posttrain.sandbox.inside.server import ONCE
@@ -35,10 +36,9 @@ async def execute_on(slot: Slot, order: Order, talk: Talk | None = None, word: b
 class _Turn:
     def __init__(self, slot: Slot, order: Order, talk: Talk | None, word: bytes) -> None:
         self.over = asyncio.Event()
-        self._loop = asyncio.get_running_loop()
-        self._watch = Watch(self._loop, order.limits, talk, self._on_end)
+        self._watch = Watch(asyncio.get_running_loop(), order.limits, talk, self._on_end)
         self._slot, self._order, self._word = slot, order, word
-        self._heard = (slot.control.fileno(), slot.server)
+        self._control, self._server = slot.control.fileno(), slot.server
         self._report: Report | None = None
         self._said = ""
         self._failed = False
@@ -55,9 +55,11 @@ class _Turn:
         stderr, stderr_w = pipes.make()
         answer, answer_w = pipes.make()
         input_r, input_w = pipes.make()
-        stdin = pipes.own(sealed_file("posttrain-stdin", order.stdin.encode(errors="replace")))
+        stdin = pipes.own(_stdin(order.stdin))
         inside = (stdin, stdout_w, stderr_w, input_r, answer_w)
-        self._hear(True)
+        pipes.on_ready(self._control, self._on_packet)
+        # The server itself too: where the socket fails on this side, nothing comes through it any more.
+        pipes.on_ready(self._server, self._on_server_end)
         slot.submit(order.limits, inside, self._word)
         pipes.close(*inside)
         self._watch.begin(job=slot.job(order), stdout=stdout, stderr=stderr, input=input_w, answer=answer)
@@ -67,7 +69,7 @@ class _Turn:
 
     def leave(self) -> None:
         self._watch.disarm()
-        self._hear(False)
+        self._deafen()
         try:
             if self._report is None or self._failed:
                 self._slot.close()
@@ -116,17 +118,20 @@ class _Turn:
         self._watch.pipes.check()
         self._watch.over()
         self._watch.pipes.drain()
-        self._hear(False)
+        self._deafen()
         self.over.set()
 
-    def _hear(self, on: bool) -> None:
-        """The server itself too: where the socket fails on this side, nothing comes through it any more."""
-        for fd, heard in zip(self._heard, (self._on_packet, self._on_server_end), strict=True):
-            if on:
-                self._loop.add_reader(fd, heard)
-            else:
-                self._loop.remove_reader(fd)
+    def _deafen(self) -> None:
+        for fd in (self._control, self._server):
+            self._watch.pipes.ignore(fd)
 
     def _on_server_end(self) -> None:
         while not self.over.is_set():
             self._on_packet()
+
+
+def _stdin(text: str) -> int:
+    """Opened anew where it is empty, as position and flags of one that is shared would go from program to program."""
+    if not text:
+        return os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+    return sealed_file("posttrain-stdin", text.encode(errors="replace"))

@@ -4,6 +4,8 @@ import ctypes
 import os
 
 libc = ctypes.CDLL(None, use_errno=True)
+for _name in ("capset", "prctl", "syscall"):
+    getattr(libc, _name)  # looked up before any fork, so that no child has to
 
 
 def check(result: int) -> int:
