@@ -346,7 +346,7 @@ def test_nothing_of_a_session_is_there_for_the_next_one() -> None:
         await first.exec(["sh", "-c", "echo secret > /tmp/left; sleep 60 &"], limits=LIMITS)
         await first.close()
         second = await sandbox.session({}, limits=LIMITS)
-        found = await second.exec(["sh", "-c", "ls -A . /tmp /box; kill -0 -1 2>&1"], limits=LIMITS)
+        found = await second.exec(["sh", "-c", "ls -A . /tmp /run/box; kill -0 -1 2>&1"], limits=LIMITS)
         assert "left" not in found.stdout
         assert "mine" not in found.stdout
         await second.close()
@@ -358,7 +358,9 @@ def test_nothing_of_a_session_is_there_for_the_next_one() -> None:
 def test_layers_are_out_of_a_programs_sight() -> None:
     async def steps(session: Session) -> None:
         await session.snapshot()
-        found = await sh(session, "find /box -not -path '/box/work/pkg*'; ls -d /box/work/0 /box/work/w1 2>/dev/null")
-        assert sorted(found.stdout.split()) == ["/box", "/box/tmp", "/box/work", "/box/work/a.txt"]
+        found = await sh(
+            session, "find /run/box -not -path '/run/box/work/pkg*'; ls -d /run/box/work/0 /run/box/work/w1 2>/dev/null"
+        )
+        assert sorted(found.stdout.split()) == ["/run/box", "/run/box/tmp", "/run/box/work", "/run/box/work/a.txt"]
 
     within(steps)

@@ -1,7 +1,7 @@
 """The walls: bubblewrap's command lines, with an empty environment and a minimal, read-only system.
 
 Inside there are /usr, the base interpreter at its own path, five harmless devices and one private, size-limited
-tmpfs (/box, with /tmp and /dev/shm as links into it); no /proc, /sys, /etc, /home or /var, and no network. An
+tmpfs (/run/box, with /tmp and /dev/shm as links into it); no /proc, /sys, /etc, /home or /var, and no network. An
 ordinary user gets a user namespace; real root does without one, because RLIMIT_NPROC never binds real root whatever
 it is mapped to: our own pid 1 keeps two capabilities to become another user. The pid 1 of a slot keeps what it needs
 to lay a fresh tmpfs for each execution and to end all processes. Limits on processes, CPU and memory are set inside.
@@ -99,6 +99,7 @@ class Host:
         walls += ["--perms", "0755", "--dir", "/dev"]
         for device in _DEVICES:
             walls += ["--dev-bind", f"/dev/{device}", f"/dev/{device}"]
+        walls += ["--perms", "0755", "--dir", str(Path(BOX).parent)]
         walls += ["--symlink", SCRATCH, "/tmp", "--symlink", SCRATCH, "/dev/shm"]
         for name, value in {
             "PATH": f"{self.python.parent}:/usr/bin:/bin",

@@ -15,9 +15,9 @@ from __future__ import annotations
 
 import errno
 import struct
-from collections.abc import Mapping
-from dataclasses import dataclass
-from itertools import groupby
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import accumulate, groupby
 
 from posttrain.sandbox.system_calls import ALLOWED, CHECKED, KILLED, REFUSED, numbers
 
@@ -63,38 +63,74 @@ MACHINES = {
 }
 
 
+@dataclass(frozen=True)
+class _Test:
+    """A question about a word of `struct seccomp_data`, and what follows: another one, or the end."""
+
+    code: int
+    value: int
+    yes: _Test | int
+    no: _Test | int
+    load: int | None = None
+    """The word's offset; without, it is the one that was loaded last."""
+
+    @property
+    def num_instructions(self) -> int:
+        return 1 if self.load is None else 2
+
+
 def filter_program(machine: Machine) -> bytes:
     """The filter as bwrap's `--seccomp` wants it: an array of `struct sock_filter`."""
-    program = [
-        _load(_ARCH_OFFSET),
-        _jump(_JUMP_EQUAL, machine.audit_arch, 1, 0),
-        _return(KILL),
-        _load(_NUMBER_OFFSET),
-        *_search(_runs(machine)),
-    ]
-    return b"".join(program)
+    search = _search(_runs(machine))
+    assert isinstance(search, _Test)
+    known = replace(search, load=_NUMBER_OFFSET)
+    return _assembled(_Test(_JUMP_EQUAL, machine.audit_arch, known, KILL, load=_ARCH_OFFSET))
 
 
-def _runs(machine: Machine) -> list[tuple[int, list[bytes]]]:
+def _assembled(first: _Test) -> bytes:
+    """Each test and each end once, behind all that lead to it, since jumps go forward alone: the kernel checks,
+    translates and compiles the filter anew for every program, which costs more the longer it is."""
+    tests = list(dict.fromkeys(_after_what_follows(first)))[::-1]
+    ends = sorted({end for test in tests for end in (test.yes, test.no) if isinstance(end, int)})
+    sizes = [test.num_instructions for test in tests] + [1] * len(ends)
+    places = dict(zip([*tests, *ends], accumulate(sizes, initial=0), strict=False))
+    program = b""
+    for test in tests:
+        if test.load is not None:
+            program += struct.pack("=HBBI", _LOAD_WORD, 0, 0, test.load)
+        behind = places[test] + test.num_instructions
+        # More than the 255 instructions that a jump can skip are a `struct.error`.
+        skipped = (places[test.yes] - behind, places[test.no] - behind)
+        program += struct.pack("=HBBI", test.code, *skipped, test.value)
+    return program + b"".join(struct.pack("=HBBI", _RETURN, 0, 0, end) for end in ends)
+
+
+def _after_what_follows(step: _Test | int) -> Iterator[_Test]:
+    if isinstance(step, _Test):
+        yield from _after_what_follows(step.yes)
+        yield from _after_what_follows(step.no)
+        yield step
+
+
+def _runs(machine: Machine) -> list[tuple[int, _Test | int]]:
     """What to do, by the first of the numbers in a row that have it in common; the last run has no end, and takes in
     x32's numbers."""
     checks = _checks()
-    bodies = {number: checks[name] for name, number in machine.checked.items()}
+    steps: dict[int, _Test | int] = {number: checks[name] for name, number in machine.checked.items()}
     for known, action in ((machine.allowed, ALLOW), (machine.killed, KILL), (machine.refused, _REFUSE)):
-        bodies |= {number: [_return(action)] for number in known.values()}
-    by_number = [(number, bodies.get(number, [_return(_MISSING)])) for number in range(max(bodies) + 2)]
+        steps |= dict.fromkeys(known.values(), action)
+    by_number = [(number, steps.get(number, _MISSING)) for number in range(max(steps) + 2)]
     return [next(run) for _, run in groupby(by_number, key=lambda entry: entry[1])]
 
 
-def _search(runs: list[tuple[int, list[bytes]]]) -> list[bytes]:
+def _search(runs: list[tuple[int, _Test | int]]) -> _Test | int:
     if len(runs) == 1:
         return runs[0][1]
     middle = len(runs) // 2
-    below, above = _search(runs[:middle]), _search(runs[middle:])
-    return [_jump(_JUMP_AT_LEAST, runs[middle][0], len(below), 0), *below, *above]
+    return _Test(_JUMP_AT_LEAST, runs[middle][0], _search(runs[middle:]), _search(runs[:middle]))
 
 
-def _checks() -> dict[str, list[bytes]]:
+def _checks() -> dict[str, _Test]:
     itself = _decide(0, _JUMP_EQUAL, (_SELF,), ALLOW, _REFUSE)
     return {
         "clone": _decide(0, _JUMP_ANY_BIT, (_NAMESPACE_FLAGS,), _REFUSE, ALLOW),
@@ -113,30 +149,16 @@ def _checks() -> dict[str, list[bytes]]:
     }
 
 
-def _decide(argument: int, test: int, values: tuple[int, ...], then: int, otherwise: int) -> list[bytes]:
+def _decide(argument: int, test: int, values: tuple[int, ...], then: int, otherwise: int) -> _Test:
     """By the low 32 bits of one argument, which are all that the kernel reads of those we ask about."""
-    tests = [part for value in values for part in (_jump(test, value, 0, 1), _return(then))]
-    return [_load(_ARGUMENTS_OFFSET + 8 * argument), *tests, _return(otherwise)]
+    step: _Test | int = otherwise
+    for value in reversed(values):
+        step = _Test(test, value, then, step)
+    assert isinstance(step, _Test)
+    return replace(step, load=_ARGUMENTS_OFFSET + 8 * argument)
 
 
-def _itself_as(kind: int) -> list[bytes]:
+def _itself_as(kind: int) -> _Test:
     """For calls whose first argument says what the second one is the number of."""
-    return [
-        _load(_ARGUMENTS_OFFSET),
-        _jump(_JUMP_EQUAL, kind, 1, 0),
-        _return(_REFUSE),
-        *_decide(1, _JUMP_EQUAL, (_SELF,), ALLOW, _REFUSE),
-    ]
-
-
-def _load(offset: int) -> bytes:
-    return struct.pack("=HBBI", _LOAD_WORD, 0, 0, offset)
-
-
-def _jump(test: int, value: int, if_true: int, if_false: int) -> bytes:
-    """Counts instructions to skip; more than the 255 that fit are a `struct.error`."""
-    return struct.pack("=HBBI", test, if_true, if_false, value)
-
-
-def _return(action: int) -> bytes:
-    return struct.pack("=HBBI", _RETURN, 0, 0, action)
+    itself = _decide(1, _JUMP_EQUAL, (_SELF,), ALLOW, _REFUSE)
+    return _Test(_JUMP_EQUAL, kind, itself, _REFUSE, load=_ARGUMENTS_OFFSET)

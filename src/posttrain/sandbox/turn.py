@@ -60,9 +60,9 @@ class _Turn:
         pipes.on_ready(self._control, self._on_packet)
         # The server itself too: where the socket fails on this side, nothing comes through it any more.
         pipes.on_ready(self._server, self._on_server_end)
+        self._watch.begin(job=slot.job(order), stdout=stdout, stderr=stderr, input=input_w, answer=answer)
         slot.submit(order.limits, inside, self._word)
         pipes.close(*inside)
-        self._watch.begin(job=slot.job(order), stdout=stdout, stderr=stderr, input=input_w, answer=answer)
 
     def ended(self) -> Ended:
         return self._watch.ended(self._report, self._said)
@@ -83,15 +83,15 @@ class _Turn:
             packet = self._slot.control.recv(_MAX_PACKET)
         except OSError:
             packet = b""
-        if packet.endswith(b"\n"):
+        if packet:
+            reset_us, _, report = packet.partition(b" ")
+            self._slot.reset_s = int(reset_us) / 1e6
             try:
-                self._report = parse_report(packet, out_of_memory=self._slot.ran_out_of_memory())
+                self._report = parse_report(report, out_of_memory=self._slot.ran_out_of_memory())
             except OSError as error:
                 self._fail(error)
             else:
                 self._finish()
-        elif packet:
-            self._slot.reset_s = int(packet) / 1e6
         else:
             self._give_up()
 

@@ -18,7 +18,7 @@ _CALLS = (
     ("namespace by clone", "pid = syscall(56, 0x10000011, 0, 0, 0, 0)\nif pid == 0: os._exit(0)"),
     ("namespace of pid 1", "syscall(308, os.open('/proc/1/ns/mnt', 0), 0)"),
     ("namespace by descriptor", "syscall(308, os.pidfd_open(1), 0x20000)"),
-    ("mount", "syscall(165, b'none', b'/box', b'tmpfs', 0, None)"),
+    ("mount", "syscall(165, b'none', b'/run/box', b'tmpfs', 0, None)"),
     ("unmount", "syscall(166, b'/usr', 2)"),
     ("remount writable", "syscall(165, None, b'/', None, 0x20, None)"),
     ("new mount calls", "syscall(430, b'tmpfs', 0)"),

@@ -11,7 +11,8 @@ def _left(
 
 
 _FILES = (
-    "return [p for d in ('.', '/tmp', '/dev/shm', '/box') if os.path.isdir(d) for p in os.listdir(d) if 'planted' in p]"
+    "places = [d for d in ('.', '/tmp', '/dev/shm', '/run/box') if os.path.isdir(d)]\n"
+    "return [p for d in places for p in os.listdir(d) if 'planted' in p]"
 )
 _DESCRIPTORS = """
 found = []

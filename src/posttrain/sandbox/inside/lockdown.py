@@ -5,6 +5,9 @@ constants: linux/landlock.h) is used as far as the kernel has it; its scopes, fr
 signalling its server, which as pid 1 would ignore it anyway, and the read-only mounts hold without its rules.
 """
 
+# Importing pathlib would cost as much as all the rest:
+# ruff: noqa: PTH120
+
 import ctypes
 import os
 import struct
@@ -35,33 +38,36 @@ class Lockdown:
         self._no_capabilities = ctypes.create_string_buffer(24)
         self._capability_header = ctypes.create_string_buffer(struct.pack("@Ii", _CAPABILITIES_VERSION_3, 0))
         self.landlock_abi = max(0, libc.syscall(_SYS_LANDLOCK_CREATE, None, 0, _LANDLOCK_VERSION))
+        if self.landlock_abi:
+            scopes = _SCOPE_ABSTRACT_SOCKETS_AND_SIGNALS if self.landlock_abi >= 6 else 0
+            self._alone, self._among_others = self._ruleset(scopes), self._ruleset(0)
 
     def apply(self, *, alone: bool) -> None:
-        """For this process and all that come of it, for ever. Steps of a session are not `alone`: they may signal what
-        earlier ones have left running."""
+        """For this process, which must still have all our descriptors, and all that come of it, for ever. Steps of a
+        session are not `alone`: they may signal what earlier ones have left running."""
         check(libc.prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0))
         check(libc.capset(self._capability_header, self._no_capabilities))
         check(libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
         if self.landlock_abi:
-            self._restrict_files(alone)
+            check(libc.syscall(_SYS_LANDLOCK_RESTRICT, self._alone if alone else self._among_others, 0))
         check(libc.prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, self._fprog, 0, 0))
 
-    def _restrict_files(self, alone: bool) -> None:
+    def _ruleset(self, scopes: int) -> int:
+        """A descriptor. Rules are for folders that stay: `BOX` gets a new file system each time, so what is allowed
+        there is said of the folder that it stands in, which holds nothing else."""
         everything = (1 << _NUM_FS_RIGHTS.get(self.landlock_abi, 16)) - 1
-        scopes = _SCOPE_ABSTRACT_SOCKETS_AND_SIGNALS if self.landlock_abi >= 6 and alone else 0
         attributes = struct.pack("@QQQ", everything, 0, scopes)[: 24 if self.landlock_abi >= 6 else 8]
-        ruleset = check(libc.syscall(_SYS_LANDLOCK_CREATE, attributes, len(attributes), 0))
+        ruleset: int = check(libc.syscall(_SYS_LANDLOCK_CREATE, attributes, len(attributes), 0))
         for path, rights in (
             ("/", _EXECUTE | _READ_FILE | _READ_DIR),
             ("/dev", _READ_FILE | _READ_DIR | _WRITE_FILE | everything & 1 << 15),
-            (BOX, everything),
+            (os.path.dirname(BOX), everything),
         ):
             folder = os.open(path, os.O_PATH | os.O_CLOEXEC)
             rule = struct.pack("=Qi", rights, folder)
             check(libc.syscall(_SYS_LANDLOCK_ADD_RULE, ruleset, _LANDLOCK_PATH_BENEATH, rule, 0))
             os.close(folder)
-        check(libc.syscall(_SYS_LANDLOCK_RESTRICT, ruleset, 0))
-        os.close(ruleset)
+        return ruleset
 
 
 def hide_memory() -> None:

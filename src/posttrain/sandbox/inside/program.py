@@ -21,9 +21,9 @@ TYPE_CHECKING = False  # importing typing would cost as much again
 if TYPE_CHECKING:
     from posttrain.sandbox.job import Job
 
-BOX = "/box"
-WORK = "/box/work"
-SCRATCH = "/box/tmp"
+BOX = "/run/box"
+WORK = "/run/box/work"
+SCRATCH = "/run/box/tmp"
 OPEN_FILES = 128
 MAX_ERROR_CHARACTERS = 500
 READY = b"R"

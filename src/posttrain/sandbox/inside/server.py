@@ -34,7 +34,8 @@ HELLO = b"hello"
 STOP = b"stop"
 """End what runs, and report."""
 ONCE, STEP, STEP_AND_KEEP, TRUSTED = b"once", b"step", b"keep", b"trusted"
-"""Each comes with descriptors, forks, and is answered by a report. ONCE, with a user, MiB and a number of files behind
+"""Each comes with descriptors, forks, and is answered by a report, before which stands how many microseconds the last
+replacement of the box took. ONCE, with a user, MiB and a number of files behind
 it, has a box of its own. The others are a session's: STEP_AND_KEEP leaves processes alive, and TRUSTED is for our own
 code, which stands in the folder of the layers."""
 OPEN, LAYER, STACK, CLOSE = b"open", b"layer", b"stack", b"close"
@@ -48,6 +49,8 @@ _MAX_PACKET = 4096
 def start(server: "Server") -> None:
     """Does not return: not here, and not in a child."""
     hide_memory()
+    os.open("/dev/null", os.O_RDONLY)  # whatever is opened or received lies above the numbers of a child's streams
+    os.open("/dev/null", os.O_RDONLY)
     sys.path += server["paths"]
     for name in server["preload"]:
         importlib.import_module(name)
@@ -55,8 +58,6 @@ def start(server: "Server") -> None:
     control = _socket.socket(fileno=server["control"])
     control.send(HELLO + b" %d" % lockdown.landlock_abi)
     groups = server["cgroups"]
-    os.open("/dev/null", os.O_RDONLY)  # whatever is received lies above the numbers that a child puts it to
-    os.open("/dev/null", os.O_RDONLY)
     gc.collect()
     gc.freeze()
     gc.disable()
@@ -69,6 +70,7 @@ def start(server: "Server") -> None:
 def _forked(control: "_socket.socket", lockdown: Lockdown, groups: "Sequence[int]") -> None:
     """Returns in each child, and in the children only, so that none finds our variables on its stack."""
     bell, box = Bell(), Box()
+    reset_us = 0
     space = _socket.CMSG_SPACE(NUM_DESCRIPTORS * 4)
     while True:
         _wait_for_packet(control, bell)
@@ -92,14 +94,16 @@ def _forked(control: "_socket.socket", lockdown: Lockdown, groups: "Sequence[int
                 os.fchdir(box.layers)
             _confine(box.user, descriptors, groups)
             lockdown.apply(alone=word == ONCE)
+            os.closerange(NUM_DESCRIPTORS, 1 << 20)
             return
         for fd in descriptors:
             os.close(fd)
-        control.send(watch_over(program, control.fileno(), bell, keep=word == STEP_AND_KEEP))
+        report = watch_over(program, control.fileno(), bell, keep=word == STEP_AND_KEEP)
+        control.send(b"%d %s" % (reset_us, report))
         if word == ONCE:
             started = time.perf_counter()
             box.empty()
-            control.send(b"%d" % int((time.perf_counter() - started) * 1e6))
+            reset_us = int((time.perf_counter() - started) * 1e6)
 
 
 def _wait_for_packet(control: "_socket.socket", bell: Bell) -> None:
@@ -139,7 +143,6 @@ def _confine(user: int, descriptors: "Sequence[int]", groups: "Sequence[int]") -
     os.setsid()
     for number, fd in enumerate(descriptors):
         os.dup2(fd, number)
-    os.closerange(NUM_DESCRIPTORS, 1 << 20)
     if os.getuid() == 0:
         os.setgroups([])
         os.setresgid(user, user, user)
@@ -147,8 +150,6 @@ def _confine(user: int, descriptors: "Sequence[int]", groups: "Sequence[int]") -
 
 
 def _reseed() -> None:
-    """The generators that the preloads brought would be the same in every child."""
-    if "random" in sys.modules:
-        sys.modules["random"].seed()
+    """The generators that the preloads brought would be the same in every child. `random` seeds itself after a fork."""
     if "numpy.random" in sys.modules:
         sys.modules["numpy.random"].seed()
