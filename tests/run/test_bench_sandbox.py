@@ -25,7 +25,8 @@ def measured(**rates: list[float]) -> Measured:
     names = ("bare", "bare_as_installed", "rlimits", "numpy_cold", "trivial", "asserts", "numpy")
     times = [number / 1000 for number in range(1, 101)]
     all_rates = {name: [1.0] * num_rounds for name in names} | rates
-    return Measured(all_rates, times, {50: [0.001], 2000: [0.004]}, times[:10], times[:20])
+    by_files = {50: [0.001], 2000: [0.004]}
+    return Measured(all_rates, times, by_files, by_files, by_files, times[:10], times[:20])
 
 
 def test_a_ratio_is_the_median_of_the_rounds_own() -> None:
@@ -46,9 +47,10 @@ def test_times_are_milliseconds() -> None:
     assert found["added_latency_ms"] == {"p50": 50.0, "p99": 99.0}
     assert found["kill_overshoot_ms"] == {"p99": 10.0}
     assert found["kill_overshoot_bombs_ms"] == {"p99": 20.0}
-    assert found["reset_ms"]["50_files"] == {"p50": 1.0, "p99": 1.0}
-    assert found["reset_ms"]["2000_files"] == {"p50": 4.0, "p99": 4.0}
-    assert found["reset_ms"]["p99"] == 4.0
+    for name in ("reset_ms", "snapshot_ms", "box_ms"):
+        assert found[name]["50_files"] == {"p50": 1.0, "p99": 1.0}
+        assert found[name]["2000_files"] == {"p50": 4.0, "p99": 4.0}
+        assert found[name]["p99"] == 4.0
 
 
 @pytest.mark.parametrize(
@@ -94,8 +96,8 @@ def test_everything_that_is_promised_is_measured() -> None:
     assert found.keys() == {
         *("tier", "kernel", "landlock_abi", "cgroup", "rounds", "cores"),
         *("trivial_vs_bare", "trivial_vs_bare_as_installed", "asserts_vs_bare", "numpy_vs_cold", "trivial_vs_rlimits"),
-        *("scaling_2_cores", "added_latency_ms", "reset_ms", "kill_overshoot_ms", "kill_overshoot_bombs_ms"),
-        "rates_per_s",
+        *("scaling_2_cores", "added_latency_ms", "kill_overshoot_ms", "kill_overshoot_bombs_ms"),
+        *("reset_ms", "snapshot_ms", "box_ms", "rates_per_s"),
     }
     assert {"bare", "rlimits", "numpy_cold", "trivial", "asserts", "numpy"} <= found["rates_per_s"].keys()
     console = Console(record=True, file=io.StringIO())

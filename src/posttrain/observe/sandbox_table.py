@@ -29,7 +29,9 @@ _RATIOS = {
 }
 _TIMES = {
     "added_latency_ms": "added to a program's time at half load",
-    "reset_ms": "another box",
+    "reset_ms": "a session back to a snapshot",
+    "snapshot_ms": "a snapshot of a session",
+    "box_ms": "an empty box after an execution",
     "kill_overshoot_ms": "end of a loop after its limit",
     "kill_overshoot_bombs_ms": "end of a bomb after its limit",
 }

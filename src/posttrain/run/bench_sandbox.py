@@ -42,6 +42,7 @@ from posttrain.sandbox.local import LocalSandbox
 from posttrain.sandbox.order import call_order
 from posttrain.sandbox.probe import slot_isolation
 from posttrain.sandbox.profile import PROFILES
+from posttrain.sandbox.session import Session
 from posttrain.sandbox.slot import Slot
 from posttrain.sandbox.turn import execute_on
 
@@ -62,7 +63,7 @@ class Plan:
     variant_s: float = 1.0
     num_latencies: int = 300
     num_resets: int = 15
-    """Of each number of files."""
+    """For each number of files."""
     num_kills: int = 15
     num_bombs: int = 15
 
@@ -107,6 +108,37 @@ async def _measure(cores: list[int], rounds: int, plan: Plan, note: Callable[[st
 
 
 @dataclass(frozen=True)
+class _Tree:
+    """A session's work tree, as it is when an agent begins."""
+
+    session: Session
+    snapshot: str
+
+    @classmethod
+    async def open(cls, sandbox: LocalSandbox, num_files: int) -> _Tree:
+        tree = {f"folder{number % 40}/file{number}.py": f"x = {number}\n" * 50 for number in range(num_files)}
+        session = await sandbox.session(tree)
+        return cls(session, await session.snapshot())
+
+    async def reset_and_snapshot_s(self) -> tuple[float, float]:
+        """Each with a change behind it."""
+        await self._change()
+        started = time.perf_counter()
+        await self.session.restore(self.snapshot)
+        reset_s = time.perf_counter() - started
+        await self._change()
+        started = time.perf_counter()
+        await self.session.snapshot()
+        snapshot_s = time.perf_counter() - started
+        await self.session.restore(self.snapshot)
+        return reset_s, snapshot_s
+
+    async def _change(self) -> None:
+        await self.session.write("folder0/file0.py", b"x = 1")
+        await self.session.write("new.py", b"x = 2")
+
+
+@dataclass(frozen=True)
 class _Bench:
     """Slots inherit the cores that they were started on and keep them, so there is a sandbox for each set of cores."""
 
@@ -116,6 +148,8 @@ class _Bench:
     all_cores: LocalSandbox
     slot: Slot
     """For the sizes of boxes, since a sandbox does not tell which slot it used."""
+    trees: dict[int, _Tree]
+    """By the number of files."""
 
     @classmethod
     async def start(cls, cores: list[int], plan: Plan, stack: contextlib.AsyncExitStack) -> _Bench:
@@ -132,6 +166,9 @@ class _Bench:
             await asyncio.gather(*(call(double, TRIVIAL) for _ in cores))
             slot = Slot(slot_isolation().host, PROFILES["python"])
             stack.callback(slot.close)
+            trees = {num_files: await _Tree.open(double, num_files) for num_files in NUM_FILES}
+            for tree in trees.values():
+                stack.push_async_callback(tree.session.close)
         variants = [
             Variant("bare", one, _blocking(partial(run_bare, python))),
             Variant("bare_as_installed", one, _blocking(partial(run_bare, base_interpreter()))),
@@ -144,7 +181,7 @@ class _Bench:
         if len(cores) == 2:
             variants.append(Variant("bare_2_cores", both, lambda: asyncio.to_thread(run_bare, python), callers=2))
             variants.append(Variant("trivial_2_cores", both, lambda: call(double, TRIVIAL), callers=2))
-        return cls(plan, both, tuple(variants), double, slot)
+        return cls(plan, both, tuple(variants), double, slot, trees)
 
     async def round(self, number: int, measured: Measured) -> None:
         """The other way round every second time, so that nobody always follows the same."""
@@ -156,13 +193,16 @@ class _Bench:
             capacity = measured.rates.get("trivial_2_cores", measured.rates["trivial"])[-1]
             latencies = await added_latencies_s(self.all_cores, capacity * LOAD, self.plan.num_latencies, seed=number)
             measured.added_latency_s += latencies
-            for num_files in NUM_FILES:
-                resets = [await self._reset_s(num_files) for _ in range(self.plan.num_resets)]
-                measured.reset_s.setdefault(num_files, []).extend(resets)
+            for num_files, tree in self.trees.items():
+                for _ in range(self.plan.num_resets):
+                    reset_s, snapshot_s = await tree.reset_and_snapshot_s()
+                    measured.reset_s.setdefault(num_files, []).append(reset_s)
+                    measured.snapshot_s.setdefault(num_files, []).append(snapshot_s)
+                    measured.box_s.setdefault(num_files, []).append(await self._box_s(num_files))
             measured.overshoot_s += await overshoots_s(self.all_cores, LOOPS, self.plan.num_kills)
             measured.overshoot_bombs_s += await overshoots_s(self.all_cores, BOMBS, self.plan.num_bombs)
 
-    async def _reset_s(self, num_files: int) -> float:
+    async def _box_s(self, num_files: int) -> float:
         """The slot tells with its next execution how long it took to empty the box of the last one."""
         for program in (replace(MAKE_FILES, inputs=[[num_files]], expected=[num_files]), TRIVIAL):
             conversation = Conversation(program.inputs)

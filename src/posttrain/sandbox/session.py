@@ -59,6 +59,7 @@ class Session:
         self._last = _FIRST_UPPER
         self._snapshots: dict[str, tuple[int, ...]] = {}
         self._lock = asyncio.Lock()
+        self._dropping: asyncio.Task[None] | None = None
         self._closed = False
 
     async def exec(self, argv: Sequence[str], *, stdin: str = "", limits: SandboxLimits) -> RunResult:
@@ -106,8 +107,7 @@ class Session:
             before = {self._upper, *self._lowers}
             await self._stack(self._last + 1, self._snapshots[snapshot])
             kept = {layer for lowers in self._snapshots.values() for layer in lowers} | {self._upper}
-            if unused := sorted(before - kept - {_BASE}):
-                await self._run(self._order("drop", unused), TRUSTED)
+            self._drop_soon(*sorted(before - kept - {_BASE}))
 
     async def fork(self) -> Session:
         """Another session with the same tree and the same base; snapshots stay behind. It copies what differs."""
@@ -140,7 +140,7 @@ class Session:
             finally:
                 if not self._closed:
                     await self._stack(self._upper, self._lowers)
-                    await self._run(self._order("drop", [layer]), TRUSTED)
+                    self._drop_soon(layer)
         return TestResult(
             run=judge(ended, self._ground.tier, order.limits),
             outcomes=_outcomes(bytes(heard.data), expected),
@@ -154,6 +154,7 @@ class Session:
             return
         self._closed = True
         try:
+            await self._dropped()
             if self._ground.slot.alive:
                 await self._ground.slot.change(CLOSE)
         except OSError:
@@ -175,8 +176,23 @@ class Session:
         async with self._lock:
             if self._closed or not self._ground.slot.alive:
                 raise SandboxError("the session is closed" if self._closed else "the session is lost: its server ended")
+            await self._dropped()
             async with self._ground.turn():
                 yield
+
+    def _drop_soon(self, *layers: int) -> None:
+        """Nobody has to wait for it but the next verb, which may need the room."""
+        if layers:
+            self._dropping = asyncio.create_task(self._drop(layers))
+
+    async def _drop(self, layers: Sequence[int]) -> None:
+        async with self._ground.turn():
+            await self._run(self._order("drop", list(layers)), TRUSTED)
+
+    async def _dropped(self) -> None:
+        if self._dropping:
+            await asyncio.shield(self._dropping)  # whoever is cancelled while it waits leaves it alone
+            self._dropping = None
 
     async def _one(self, name: str, *arguments: object) -> Record:
         async with self._verb():
