@@ -28,8 +28,15 @@ def report(
     return Report(exit_code << 8 | by, cpu_s, peak, unawaited, full, killed)
 
 
-def ended(account: Report | None, *, ready: bool = True, stop: Stop | None = None, stderr: bytes = b"") -> Ended:
-    return Ended(ready, stop, account, b"", stderr, "", False, 0.5)
+def ended(
+    account: Report | None,
+    *,
+    ready: bool = True,
+    stop: Stop | None = None,
+    stderr: bytes = b"",
+    lost_to_memory: bool = False,
+) -> Ended:
+    return Ended(ready, stop, account, lost_to_memory, b"", stderr, "", False, 0.5)
 
 
 @pytest.mark.parametrize(
@@ -58,6 +65,9 @@ def ended(account: Report | None, *, ready: bool = True, stop: Stop | None = Non
         (ended(None, stop=Stop.TIME), ResultClass.TIME_LIMIT),
         (ended(report(by=signal.SIGKILL), stop=Stop.OUTPUT), ResultClass.OUTPUT_LIMIT),
         (ended(None), ResultClass.INFRASTRUCTURE_ERROR),
+        (ended(None, lost_to_memory=True), ResultClass.MEMORY_LIMIT),
+        (ended(None, lost_to_memory=True, stop=Stop.TIME), ResultClass.TIME_LIMIT),
+        (ended(None, lost_to_memory=True, ready=False), ResultClass.INFRASTRUCTURE_ERROR),
         (ended(None, ready=False), ResultClass.INFRASTRUCTURE_ERROR),
         (ended(None, ready=False, stop=Stop.SETUP), ResultClass.INFRASTRUCTURE_ERROR),
         (ended(report(exit_code=1), ready=True, stop=Stop.SETUP), ResultClass.INFRASTRUCTURE_ERROR),

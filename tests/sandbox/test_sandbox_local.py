@@ -14,6 +14,7 @@ from posttrain.core import registry
 from posttrain.core.errors import ConfigError, SandboxError, UserError
 from posttrain.core.protocols import Sandbox
 from posttrain.core.sandboxing import CallResult, OutputStatus, ResultClass, RunResult, SandboxLimits
+from posttrain.sandbox.cgroup import find_parents
 from posttrain.sandbox.local import LocalSandbox
 from posttrain.sandbox.per_execution import BubblewrapSandbox
 
@@ -123,6 +124,33 @@ def test_cpu_time_has_a_limit_of_its_own() -> None:
     result = call("def f(x):\n    while True: pass", cpu_s=0.5)
     assert result.run.result_class is ResultClass.CPU_LIMIT
     assert result.outputs[0].status is OutputStatus.MISSING
+
+
+@pytest.mark.skipif(not find_parents(), reason="the host does not let us make control groups")
+def test_processes_that_are_too_much_together_are_a_memory_limit_whomever_the_kernel_ends() -> None:
+    """Each of these is smaller than the server, which the kernel then ends first."""
+    source = """
+import os, time
+def f(count):
+    for _ in range(count):
+        if os.fork() == 0:
+            held = bytearray(1 << 20)
+            for page in range(0, len(held), 4096): held[page] = 1
+            time.sleep(60)
+    time.sleep(60)
+"""
+
+    async def scenario() -> tuple[CallResult, CallResult]:
+        sandbox = LocalSandbox(concurrency=1)
+        limits = dataclasses.replace(LIMITS, wall_s=60.0, memory_mib=16, processes=110, disk_mib=1)
+        hog = await sandbox.call(source, "f", [[100]], limits=limits)
+        neighbour = await sandbox.call("def f(x): return x", "f", [[1]], limits=LIMITS)
+        await sandbox.close()
+        return hog, neighbour
+
+    hog, neighbour = asyncio.run(scenario())
+    assert hog.run.result_class is ResultClass.MEMORY_LIMIT, hog.run
+    assert neighbour.run.result_class is ResultClass.OK
 
 
 def test_run_gets_files_arguments_and_standard_input() -> None:

@@ -73,17 +73,12 @@ class Cgroup:
     def _folders(self) -> tuple[Path, ...]:
         return tuple(dict.fromkeys((self._memory, self._pids)))
 
-    def entrances(self) -> list[int]:
-        """Descriptors; a process that writes "0" to each has joined. The caller closes them."""
-        entrances: list[int] = []
-        try:
-            for folder in self._folders:
-                entrances.append(os.open(folder / "cgroup.procs", os.O_WRONLY | os.O_CLOEXEC))
-        except OSError:
-            for fd in entrances:
-                os.close(fd)
-            raise
-        return entrances
+    def admit(self, pid: int) -> None:
+        """And all whom it will fork, at once. That is why it is the server that joins, once, though it may then be
+        among those that the kernel ends: for a process that joins later the kernel waits, up to some ten milliseconds,
+        until every processor has noticed."""
+        for folder in self._folders:
+            (folder / "cgroup.procs").write_text(str(pid))
 
     def limit(self, memory_bytes: int, num_processes: int) -> None:
         if self._limited == (memory_bytes, num_processes):

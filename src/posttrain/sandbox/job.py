@@ -65,8 +65,6 @@ class Server(TypedDict):
 
     control: int
     filter: bytes
-    cgroups: list[int]
-    """Files to write "0" to."""
     preload: list[str]
     paths: list[str]
 

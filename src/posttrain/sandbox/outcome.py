@@ -62,7 +62,7 @@ def _classify(ended: Ended, limits: SandboxLimits, conversation: Conversation | 
     if ended.stop:
         return _stopped(ended.stop, ended, limits)
     if ended.report is None:
-        return ResultClass.INFRASTRUCTURE_ERROR, "sandbox lost its first process while the program was running"
+        return _lost(ended, limits)
     return _exited(ended.report, limits, conversation.limit if conversation else None)
 
 
@@ -70,6 +70,12 @@ def _stopped(stop: Stop, ended: Ended, limits: SandboxLimits) -> tuple[ResultCla
     if stop is Stop.OUTPUT:
         return ResultClass.OUTPUT_LIMIT, f"the program wrote more than its {limits.output_kib} KiB of output"
     return ResultClass.TIME_LIMIT, f"the program ran out of time: {ended.wall_s:.1f} s of {limits.wall_s:.1f} s"
+
+
+def _lost(ended: Ended, limits: SandboxLimits) -> tuple[ResultClass, str]:
+    if ended.lost_to_memory:
+        return ResultClass.MEMORY_LIMIT, f"the program's processes took more than {limits.memory_mib} MiB of memory"
+    return ResultClass.INFRASTRUCTURE_ERROR, "sandbox lost its first process while the program was running"
 
 
 def _exited(report: Report, limits: SandboxLimits, hint: ResultClass | None) -> tuple[ResultClass, str]:

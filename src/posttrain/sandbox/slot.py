@@ -91,7 +91,7 @@ class Slot:
         """Have the server fork: `descriptors` are the child's standard streams, its inputs and its answers. Raises
         `OSError` where the server is gone."""
         if self._cgroup:
-            self._cgroup.limit((limits.memory_mib + limits.disk_mib) * MIB + _MEMORY_MORE, limits.processes)
+            self._cgroup.limit((limits.memory_mib + limits.disk_mib) * MIB + _MEMORY_MORE, 1 + limits.processes)
             self._num_oom_kills = self._cgroup.num_oom_kills()
         packet = b"%s %s" % (word, self._box(limits)) if word == ONCE else word
         socket.send_fds(self.control, [packet], descriptors)
@@ -155,21 +155,18 @@ class Slot:
         """The server's Landlock ABI."""
         ours: list[int] = []
         try:
-            groups = self._cgroup.entrances() if self._cgroup else []
-            ours += groups
             info, info_w = os.pipe()
             ours += (info, info_w)
             server = Server(
                 control=inside.fileno(),
                 filter=self._host.seccomp,
-                cgroups=groups,
                 preload=list(self.profile.preload),
                 paths=list(self.profile.paths),
             )
             ours.append(code_fd := server_file(server))
             ours.append(null := os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC))
             command = self._host.server_command(code_fd=code_fd, info_fd=info_w, binds=self.profile.binds())
-            inherited = [inside.fileno(), info_w, code_fd, *groups]
+            inherited = [inside.fileno(), info_w, code_fd]
             self._tree = Tree(command, stdin=null, stdout=self._diary, stderr=self._diary, pass_fds=inherited)
             inside.close()
             self.control.settimeout(_START_TIMEOUT_S)
@@ -180,6 +177,8 @@ class Slot:
             if not hello.startswith(HELLO):
                 raise SandboxError(f"sandbox server did not start: {self.said() or 'it said nothing'}")
             self._tree.hear(os.read(info, 4096))
+            if self._cgroup:
+                self._cgroup.admit(self._tree.first_pid)
         finally:
             inside.close()
             for fd in ours:

@@ -7,6 +7,7 @@ Leaving the coroutine early, cancelled or not, ends the slot before it returns. 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 
 from posttrain.core.errors import SandboxError
@@ -41,7 +42,7 @@ class _Turn:
         self._control, self._server = slot.control.fileno(), slot.server
         self._report: Report | None = None
         self._said = ""
-        self._failed = False
+        self._failed = self._lost_to_memory = False
 
     def begin(self) -> None:
         try:
@@ -65,7 +66,7 @@ class _Turn:
         pipes.close(*inside)
 
     def ended(self) -> Ended:
-        return self._watch.ended(self._report, self._said)
+        return self._watch.ended(self._report, self._said, lost_to_memory=self._lost_to_memory)
 
     def leave(self) -> None:
         self._watch.disarm()
@@ -111,6 +112,8 @@ class _Turn:
 
     def _give_up(self) -> None:
         self._said = self._slot.said()
+        with contextlib.suppress(OSError):
+            self._lost_to_memory = self._slot.ran_out_of_memory()
         self._slot.kill()
         self._finish()
 

@@ -51,6 +51,8 @@ class Ended:
     stop: Stop | None
     report: Report | None
     """None where pid 1 did not live to write it."""
+    lost_to_memory: bool
+    """The kernel ended pid 1 for the memory of all."""
     stdout: bytes
     stderr: bytes
     said: str
@@ -127,12 +129,13 @@ class Watch:
         if self._timer:
             self._timer.cancel()
 
-    def ended(self, report: Report | None, said: str = "") -> Ended:
+    def ended(self, report: Report | None, said: str = "", *, lost_to_memory: bool = False) -> Ended:
         """`said`: what those who were to start the program complained of."""
         return Ended(
             ready=self.ready,
             stop=self.stop,
             report=report,
+            lost_to_memory=lost_to_memory,
             stdout=self._output["stdout"],
             stderr=self._output["stderr"],
             said=said,

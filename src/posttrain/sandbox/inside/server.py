@@ -57,17 +57,16 @@ def start(server: "Server") -> None:
     lockdown = Lockdown(server["filter"])
     control = _socket.socket(fileno=server["control"])
     control.send(HELLO + b" %d" % lockdown.landlock_abi)
-    groups = server["cgroups"]
     gc.collect()
     gc.freeze()
     gc.disable()
-    _forked(control, lockdown, groups)
+    _forked(control, lockdown)
     gc.enable()
     _reseed()
     become(_INPUT, _ANSWER)
 
 
-def _forked(control: "_socket.socket", lockdown: Lockdown, groups: "Sequence[int]") -> None:
+def _forked(control: "_socket.socket", lockdown: Lockdown) -> None:
     """Returns in each child, and in the children only, so that none finds our variables on its stack."""
     bell, box = Bell(), Box()
     reset_us = 0
@@ -92,7 +91,7 @@ def _forked(control: "_socket.socket", lockdown: Lockdown, groups: "Sequence[int
             bell.silence()
             if word == TRUSTED:
                 os.fchdir(box.layers)
-            _confine(box.user, descriptors, groups)
+            _confine(box.user, descriptors)
             lockdown.apply(alone=word == ONCE)
             os.closerange(NUM_DESCRIPTORS, 1 << 20)
             return
@@ -137,9 +136,7 @@ def _change(box: Box, word: bytes, numbers: "list[int]") -> bytes:
     return DONE
 
 
-def _confine(user: int, descriptors: "Sequence[int]", groups: "Sequence[int]") -> None:
-    for fd in groups:
-        os.write(fd, b"0")
+def _confine(user: int, descriptors: "Sequence[int]") -> None:
     os.setsid()
     for number, fd in enumerate(descriptors):
         os.dup2(fd, number)
