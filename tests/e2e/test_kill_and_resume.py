@@ -51,7 +51,13 @@ def start(config: Path, run: Path, *, resume: bool) -> subprocess.Popen[bytes]:
         stderr=subprocess.PIPE,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         start_new_session=True,
+        preexec_fn=_heed_interrupts,
     )
+
+
+def _heed_interrupts() -> None:
+    """A shell has what it starts in the background ignore them, and that is inherited."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def finish(config: Path, run: Path, *, resume: bool) -> None:
