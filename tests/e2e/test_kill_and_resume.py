@@ -44,20 +44,16 @@ optimizer = {{ learning_rate = 1e-3 }}
 
 
 def start(config: Path, run: Path, *, resume: bool) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "posttrain", "train", str(config), "--run", str(run)]
+    # A shell has what it starts in the background ignore interrupts, and that is inherited.
+    heeding = ("env", "--default-signal=INT")
+    command = [*heeding, sys.executable, "-m", "posttrain", "train", str(config), "--run", str(run)]
     return subprocess.Popen(
         [*command, "--resume"] if resume else command,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         start_new_session=True,
-        preexec_fn=_heed_interrupts,
     )
-
-
-def _heed_interrupts() -> None:
-    """A shell has what it starts in the background ignore them, and that is inherited."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def finish(config: Path, run: Path, *, resume: bool) -> None:
