@@ -8,6 +8,7 @@ import pytest
 
 from posttrain.core.errors import WorkerDiedError
 from posttrain.core.protocols import GenerateRequest
+from posttrain.core.sandboxing import SANDBOX_CALLER, SandboxCaller
 from posttrain.rewards.compose import outcome_reward
 from posttrain.rollout.wave import GroupPlan, Roller
 
@@ -67,3 +68,22 @@ def test_a_dead_engine_ends_the_wave_with_its_own_error(
     roller = make_roller(engine_maker(die), renderer, dialogue_maker)
     with pytest.raises(WorkerDiedError):
         asyncio.run(roller.roll(plans(task_maker, 2, 2)))
+
+
+def test_a_sandbox_knows_which_domain_an_execution_is_for(
+    renderer: Any, task_maker: Any, engine_maker: Any, dialogue_maker: Any
+) -> None:
+    callers: list[SandboxCaller] = []
+
+    def environment(task: Any, sandbox: Any) -> Any:
+        callers.append(SANDBOX_CALLER.get())
+        return dialogue_maker(task)
+
+    async def roll() -> None:
+        await roller.roll(plans(task_maker, 1, 2))
+        assert SANDBOX_CALLER.get(None) is None  # nobody else's
+
+    domain = SimpleNamespace(environment=environment)
+    roller = Roller({"dialogue": domain}, engine_maker(lambda request: "a"), renderer, None, outcome_reward, 1000)
+    asyncio.run(roll())
+    assert callers == [SandboxCaller("dialogue")] * 2

@@ -10,6 +10,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 
 from posttrain.core.protocols import Domain, RolloutEngine, Sandbox
+from posttrain.core.sandboxing import SANDBOX_CALLER, SandboxCaller
 from posttrain.core.types import Group, Reward, Task, Trajectory, Verdict
 from posttrain.rollout.episode import Attempt, run_episode
 from posttrain.rollout.lockstep import Lockstep
@@ -52,6 +53,8 @@ class Roller:
         return [Group(plan.group_id, plan.task, tuple(by_group[plan.group_id])) for plan in plans]
 
     async def _episode(self, attempt: Attempt, lockstep: Lockstep, on_done: Callable[[], None] | None) -> Trajectory:
+        """In a task of its own: the sandbox then serves domains in turns, however many executions one of them wants."""
+        SANDBOX_CALLER.set(SandboxCaller(attempt.task.domain))
         environment = self.domains[attempt.task.domain].environment(attempt.task, self.sandbox)
         try:
             return await run_episode(attempt, environment, lockstep.generate, self.renderer, self.reward)
