@@ -66,11 +66,12 @@ def sandbox_serve(
         int | None, typer.Option(help="Executions at once; as many as there are processors if not given.")
     ] = None,
     max_waiting: Annotated[int, typer.Option(help="Executions that may wait; more are told to come back.")] = 256,
+    sessions: Annotated[int, typer.Option(help="Sessions open at once; more are told to come back.")] = 16,
 ) -> None:
     """Serve this machine's sandbox to `sandbox = {name = "remote", …}` until SIGTERM, then let what runs end."""
     from posttrain.run.sandbox_serve import sandbox_serve as serve
 
-    serve(host, port, token_file, concurrency, max_waiting, lambda sentence: typer.echo(sentence, err=True))
+    serve(host, port, token_file, concurrency, max_waiting, sessions, lambda sentence: typer.echo(sentence, err=True))
 
 
 def check_sandbox(

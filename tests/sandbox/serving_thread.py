@@ -7,6 +7,7 @@ import contextlib
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from posttrain.core.protocols import Sandbox
 from posttrain.sandbox.remote import RemoteSandbox
@@ -18,12 +19,12 @@ TOKEN = "a-token-that-only-tests-have"
 class Serving:
     """`stop` drains it and returns at once; leaving `serving` waits for its end."""
 
-    def __init__(self, sandbox: Sandbox, folder: Path, concurrency: int, max_waiting: int, beat_s: float) -> None:
+    def __init__(self, sandbox: Sandbox, folder: Path, options: dict[str, Any]) -> None:
         self.token_file = folder / "token"
         self.token_file.write_text(TOKEN + "\n")
         self._listener = listen("127.0.0.1", 0)
         self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
-        self._sandbox, self._options = sandbox, (concurrency, max_waiting, beat_s)
+        self._sandbox, self._options = sandbox, options
         self._started = threading.Event()
         self.thread = threading.Thread(target=lambda: asyncio.run(self._serve()))
 
@@ -50,16 +51,14 @@ class Serving:
         await self._sandbox.close()
 
     async def _serve_until_stopped(self) -> None:
-        concurrency, max_waiting, beat_s = self._options
-        app = SandboxApp(self._sandbox, TOKEN, concurrency=concurrency, max_waiting=max_waiting, beat_s=beat_s)
+        app = SandboxApp(self._sandbox, TOKEN, **self._options)
         await serve(app, self._listener, self._stop, self._started.set)
 
 
 @contextlib.contextmanager
-def serving(
-    sandbox: Sandbox, folder: Path, *, concurrency: int = 2, max_waiting: int = 256, beat_s: float = 5.0
-) -> Iterator[Serving]:
-    server = Serving(sandbox, folder, concurrency, max_waiting, beat_s)
+def serving(sandbox: Sandbox, folder: Path, **options: Any) -> Iterator[Serving]:
+    """`options` are those of `SandboxApp`."""
+    server = Serving(sandbox, folder, {"concurrency": 2} | options)
     server.start()
     try:
         yield server

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import http.server
 import json
+import socket
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -33,7 +34,7 @@ from posttrain.core.sandboxing import (
     SandboxLimits,
 )
 from posttrain.core.types import Json
-from posttrain.sandbox import remote, serving, wire
+from posttrain.sandbox import asgi, link, serving, wire
 from posttrain.sandbox.attacks.check import check
 from posttrain.sandbox.conformance import check_conformance, exact
 from posttrain.sandbox.decode import MalformedError
@@ -117,8 +118,8 @@ A_CALL = wire.write_call(wire.CallRequest(SOURCE, "f", [[1]], LIMITS, "python", 
 
 @pytest.fixture(autouse=True)
 def no_back_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remote, "_BACK_OFF_S", 0.0)
-    monkeypatch.setattr(remote, "_MAX_RETRY_AFTER_S", 0.01)
+    monkeypatch.setattr(link, "_BACK_OFF_S", 0.0)
+    monkeypatch.setattr(link, "_MAX_RETRY_AFTER_S", 0.01)
 
 
 # ── as the one behind it ──────────────────────────────────────────────────────────────────────────────────────
@@ -173,10 +174,10 @@ def test_bad_input_is_told_before_anything_is_sent(tmp_path: Path) -> None:
         asyncio.run(nowhere.call(SOURCE, "f", [[object()]], limits=LIMITS))
     with pytest.raises(UserError, match="must stay inside"):
         run(nowhere, {"../out": "x"})
-    with pytest.raises(SandboxError, match="'test'"):
-        asyncio.run(nowhere.test({}, {}, [], limits=LIMITS))
-    with pytest.raises(SandboxError, match="'session'"):
-        asyncio.run(nowhere.session({}))
+    with pytest.raises(UserError, match="must stay inside"):
+        asyncio.run(nowhere.test({"../out": "x"}, {}, ["t"], limits=LIMITS))
+    with pytest.raises(UserError, match="must stay inside"):
+        asyncio.run(nowhere.session({"../out": "x"}))
 
 
 def test_more_files_than_disk_is_the_programs_disk_limit(tmp_path: Path) -> None:
@@ -346,11 +347,11 @@ def test_a_malformed_request_is_refused(tmp_path: Path, body: bytes) -> None:
 def test_a_request_that_is_too_large_is_refused_on_both_sides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sandbox = ScriptedSandbox(functions={"f": lambda x: x})
     with served(sandbox, tmp_path) as server:
-        monkeypatch.setattr(serving, "MAX_BODY_BYTES", 100)
+        monkeypatch.setattr(asgi, "MAX_BODY_BYTES", 100)
         assert post(server, content=A_CALL).status_code == 413
         with pytest.raises(SandboxError, match="answered 413"):
             call(server.client())
-        monkeypatch.setattr(remote, "MAX_BODY_BYTES", 100)
+        monkeypatch.setattr(link, "MAX_BODY_BYTES", 100)
         with pytest.raises(UserError, match="too large to send: at most 100"):
             call(server.client())
     assert sandbox.calls == []
@@ -416,6 +417,13 @@ def test_a_server_that_is_told_to_end_lets_what_runs_end_and_takes_no_more(tmp_p
     with served(held, tmp_path) as server:
         assert asyncio.run(ask(server)).run.result_class is ResultClass.OK
         server.thread.join()
+
+
+def test_no_part_of_an_answer_waits_for_the_client_to_acknowledge_another() -> None:
+    with serving.listen("127.0.0.1", 0) as listener, socket.create_connection(listener.getsockname()):
+        accepted, _ = listener.accept()
+        with accepted:
+            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
 # ── options and the wire ──────────────────────────────────────────────────────────────────────────────────────

@@ -1,50 +1,101 @@
-"""A session: a work tree that stays, verbs that cannot leave it, snapshots, and tests that no candidate can touch."""
+"""A session: a work tree that stays, verbs that cannot leave it, snapshots, and tests that no candidate can touch.
+
+Each fact is tried on the spot and through a server, but for those of slots, which only the spot has.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 
 import pytest
+from tests.sandbox.serving_thread import serving
 
 from posttrain.core.errors import SandboxError, UserError
-from posttrain.core.sandboxing import ResultClass, RunResult, SandboxLimits, TestOutcome
+from posttrain.core.protocols import SandboxSession
+from posttrain.core.sandboxing import ResultClass, RunResult, SandboxLimits, TestOutcome, TestResult
 from posttrain.sandbox.local import LocalSandbox
+from posttrain.sandbox.remote import RemoteSandbox
 from posttrain.sandbox.session import Session
 
 LIMITS = SandboxLimits(wall_s=20.0, cpu_s=10.0, memory_mib=256, processes=8, disk_mib=8)
 TREE = {"a.txt": "one\n", "pkg/m.py": "def f(): return 1\n", "pkg/__init__.py": ""}
-SANDBOX = LocalSandbox()
+LOCAL = LocalSandbox()
 PASSED, FAILED, MISSING = TestOutcome.PASSED, TestOutcome.FAILED, TestOutcome.MISSING
 
 
+@pytest.fixture(scope="module")
+def remote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RemoteSandbox]:
+    with serving(LocalSandbox(), tmp_path_factory.mktemp("served")) as server:
+        yield server.client()
+
+
+@pytest.fixture(params=["local", "remote"])
+def sandbox(request: pytest.FixtureRequest) -> LocalSandbox | RemoteSandbox:
+    if request.param == "local":
+        return LOCAL
+    remote: RemoteSandbox = request.getfixturevalue("remote")
+    return remote
+
+
+on_the_spot = pytest.mark.parametrize("sandbox", ["local"], indirect=True)
+
+
 @asynccontextmanager
-async def opened(tree: dict[str, str] = TREE, *, background: bool = False) -> AsyncIterator[Session]:
-    session = await SANDBOX.session(tree, limits=LIMITS, background=background)
+async def opened(
+    sandbox: LocalSandbox | RemoteSandbox, tree: dict[str, str] = TREE, *, background: bool = False
+) -> AsyncIterator[SandboxSession]:
+    session: SandboxSession = await sandbox.session(tree, limits=LIMITS, background=background)
     try:
         yield session
     finally:
         await session.close()
+        if isinstance(sandbox, RemoteSandbox):
+            await sandbox.close()  # of this event loop
 
 
-def within(
-    steps: Callable[[Session], Awaitable[None]], tree: dict[str, str] = TREE, *, background: bool = False
-) -> None:
-    async def run() -> None:
-        async with opened(tree, background=background) as session:
-            await steps(session)
-
-    asyncio.run(run())
+Within = Callable[..., None]
 
 
-async def sh(session: Session, line: str, **limits: float) -> RunResult:
+@pytest.fixture
+def within(sandbox: LocalSandbox | RemoteSandbox) -> Within:
+    def within(
+        steps: Callable[[SandboxSession], Awaitable[None]], tree: dict[str, str] = TREE, *, background: bool = False
+    ) -> None:
+        async def run() -> None:
+            async with opened(sandbox, tree, background=background) as session:
+                await steps(session)
+
+        asyncio.run(run())
+
+    return within
+
+
+Tested = Callable[[dict[str, str], dict[str, str], list[str]], TestResult]
+
+
+@pytest.fixture
+def tested(sandbox: LocalSandbox | RemoteSandbox) -> Tested:
+    def tested(tree: dict[str, str], tests: dict[str, str], expected: list[str]) -> TestResult:
+        async def run() -> TestResult:
+            result = await sandbox.test(tree, tests, expected, limits=LIMITS)
+            if isinstance(sandbox, RemoteSandbox):
+                await sandbox.close()
+            return result
+
+        return asyncio.run(run())
+
+    return tested
+
+
+async def sh(session: SandboxSession, line: str, **limits: float) -> RunResult:
     return await session.exec(["sh", "-c", line], limits=dataclasses.replace(LIMITS, **limits))  # type: ignore[arg-type]
 
 
-def test_files_stay_between_steps_and_processes_do_not() -> None:
-    async def steps(session: Session) -> None:
+def test_files_stay_between_steps_and_processes_do_not(within: Within) -> None:
+    async def steps(session: SandboxSession) -> None:
         assert (await sh(session, "echo two >> a.txt; sleep 60 & echo $! > pid")).result_class is ResultClass.OK
         result = await sh(session, "cat a.txt; kill -0 $(cat pid) 2>/dev/null && echo alive")
         assert result.stdout == "one\ntwo\n"
@@ -52,8 +103,8 @@ def test_files_stay_between_steps_and_processes_do_not() -> None:
     within(steps)
 
 
-def test_background_processes_go_on_where_they_were_asked_for() -> None:
-    async def steps(session: Session) -> None:
+def test_background_processes_go_on_where_they_were_asked_for(within: Within) -> None:
+    async def steps(session: SandboxSession) -> None:
         await sh(session, "(while :; do echo tick >> ticks; sleep 0.01; done) & echo $! > pid")
         result = await sh(session, "n=$(wc -l < ticks); while [ $(wc -l < ticks) -le $n ]; do :; done; echo went on")
         assert result.stdout == "went on\n", result
@@ -68,8 +119,8 @@ def test_background_processes_go_on_where_they_were_asked_for() -> None:
     within(steps, background=True)
 
 
-def test_verbs_read_write_edit_and_list() -> None:
-    async def steps(session: Session) -> None:
+def test_verbs_read_write_edit_and_list(within: Within) -> None:
+    async def steps(session: SandboxSession) -> None:
         await session.write("new/deep/b.bin", bytes(range(256)))
         assert await session.read("new/deep/b.bin") == bytes(range(256))
         await session.edit("a.txt", "one", "ünï")
@@ -99,9 +150,9 @@ def test_verbs_read_write_edit_and_list() -> None:
     ],
 )
 def test_what_cannot_be_done_is_a_sentence_and_changes_nothing(
-    verb: Callable[[Session], Awaitable[object]], sentence: str | None
+    within: Within, verb: Callable[[SandboxSession], Awaitable[object]], sentence: str | None
 ) -> None:
-    async def steps(session: Session) -> None:
+    async def steps(session: SandboxSession) -> None:
         if sentence is None:
             await verb(session)
             return
@@ -112,8 +163,8 @@ def test_what_cannot_be_done_is_a_sentence_and_changes_nothing(
     within(steps)
 
 
-def test_an_edit_that_is_not_unique_is_refused() -> None:
-    async def steps(session: Session) -> None:
+def test_an_edit_that_is_not_unique_is_refused(within: Within) -> None:
+    async def steps(session: SandboxSession) -> None:
         with pytest.raises(UserError, match="there 2 times"):
             await session.edit("twice", "x", "y")
 
@@ -121,8 +172,8 @@ def test_an_edit_that_is_not_unique_is_refused() -> None:
 
 
 @pytest.mark.parametrize("path", ["../a", "/etc/passwd", "a/../../b", "", "a\0b"])
-def test_paths_cannot_leave_the_tree(path: str) -> None:
-    async def steps(session: Session) -> None:
+def test_paths_cannot_leave_the_tree(within: Within, path: str) -> None:
+    async def steps(session: SandboxSession) -> None:
         verbs: list[Callable[[], Awaitable[object]]] = [
             lambda: session.read(path),
             lambda: session.write(path, b"x"),
@@ -139,8 +190,8 @@ def test_paths_cannot_leave_the_tree(path: str) -> None:
 LINKS = "ln -s /usr/bin/env file; ln -s /usr folder; ln -s ../.. up; ln -s / root; ln -s a.txt fine; ln -s loop loop"
 
 
-def test_links_lead_nowhere_outside() -> None:
-    async def steps(session: Session) -> None:
+def test_links_lead_nowhere_outside(within: Within) -> None:
+    async def steps(session: SandboxSession) -> None:
         await sh(session, LINKS)
         for path in ("file", "folder/bin/env", "up/usr/bin/env", "root/usr/bin/env"):
             for verb in (session.read(path), session.write(path, b"x"), session.edit(path, "a", "b")):
@@ -157,8 +208,8 @@ def test_links_lead_nowhere_outside() -> None:
     within(steps)
 
 
-def test_diff_tells_what_is_new_changed_and_gone_whatever_the_times_say() -> None:
-    async def steps(session: Session) -> None:
+def test_diff_tells_what_is_new_changed_and_gone_whatever_the_times_say(within: Within) -> None:
+    async def steps(session: SandboxSession) -> None:
         assert await session.diff() == {}
         await sh(session, "touch -r a.txt old; printf 'two\\n' > a.txt; touch -r old a.txt; rm old pkg/m.py; mkdir d")
         await sh(session, "printf x > d/new; chmod 600 d/new; cp pkg/__init__.py same; rm same")
@@ -167,8 +218,8 @@ def test_diff_tells_what_is_new_changed_and_gone_whatever_the_times_say() -> Non
     within(steps)
 
 
-def test_snapshots_are_restored_as_often_as_wanted_in_any_order() -> None:
-    async def steps(session: Session) -> None:
+def test_snapshots_are_restored_as_often_as_wanted_in_any_order(within: Within) -> None:
+    async def steps(session: SandboxSession) -> None:
         first = await session.snapshot()
         await session.write("a.txt", b"second")
         second = await session.snapshot()
@@ -186,8 +237,8 @@ def test_snapshots_are_restored_as_often_as_wanted_in_any_order() -> None:
     within(steps)
 
 
-def test_what_a_restore_gives_up_no_longer_takes_room() -> None:
-    async def steps(session: Session) -> None:
+def test_what_a_restore_gives_up_no_longer_takes_room(within: Within) -> None:
+    async def steps(session: SandboxSession) -> None:
         start = await session.snapshot()
         for _ in range(4):
             result = await sh(session, "dd if=/dev/zero of=big bs=1M count=5 2>/dev/null")
@@ -199,8 +250,8 @@ def test_what_a_restore_gives_up_no_longer_takes_room() -> None:
     within(steps)
 
 
-def test_many_snapshots_in_a_row_end_in_a_sentence() -> None:
-    async def steps(session: Session) -> None:
+def test_many_snapshots_in_a_row_end_in_a_sentence(within: Within) -> None:
+    async def steps(session: SandboxSession) -> None:
         for _ in range(64):
             await session.snapshot()
         with pytest.raises(UserError, match="at most 64 snapshots"):
@@ -210,8 +261,8 @@ def test_many_snapshots_in_a_row_end_in_a_sentence() -> None:
     within(steps)
 
 
-def test_a_fork_has_the_same_tree_and_its_own_future() -> None:
-    async def steps(session: Session) -> None:
+def test_a_fork_has_the_same_tree_and_its_own_future(within: Within) -> None:
+    async def steps(session: SandboxSession) -> None:
         await sh(session, "echo two >> a.txt; rm pkg/m.py")
         twin = await session.fork()
         try:
@@ -224,8 +275,8 @@ def test_a_fork_has_the_same_tree_and_its_own_future() -> None:
     within(steps)
 
 
-def test_limits_of_a_step_are_its_own() -> None:
-    async def steps(session: Session) -> None:
+def test_limits_of_a_step_are_its_own(within: Within) -> None:
+    async def steps(session: SandboxSession) -> None:
         assert (await sh(session, "while :; do :; done", wall_s=0.2)).result_class is ResultClass.TIME_LIMIT
         assert (await sh(session, "yes", output_kib=4)).result_class is ResultClass.OUTPUT_LIMIT
         assert (await session.exec(["no-such"], limits=LIMITS)).exit_code == 127
@@ -239,8 +290,8 @@ TESTS = {"tests/test_m.py": "from pkg.m import f\ndef test_one(): assert f() == 
 IDS = ["tests/test_m.py::test_one", "tests/test_m.py::test_two", "tests/test_m.py::test_three"]
 
 
-def test_tests_count_by_expected_ids() -> None:
-    result = asyncio.run(SANDBOX.test(TREE, TESTS, IDS, limits=LIMITS))
+def test_tests_count_by_expected_ids(tested: Tested) -> None:
+    result = tested(TREE, TESTS, IDS)
     assert dict(result.outcomes) == dict(zip(IDS, (PASSED, FAILED, MISSING), strict=True))
     assert result.forgeable
     assert result.tree_hash_before == result.tree_hash_after != ""
@@ -261,18 +312,18 @@ HOSTILE_TREES = {
 
 
 @pytest.mark.parametrize("files", HOSTILE_TREES.values(), ids=HOSTILE_TREES)
-def test_the_candidates_tree_does_not_decide_what_its_tests_say(files: dict[str, str]) -> None:
+def test_the_candidates_tree_does_not_decide_what_its_tests_say(tested: Tested, files: dict[str, str]) -> None:
     tests = {"tests/test_m.py": "import json, random\n" + TESTS["tests/test_m.py"]}
-    result = asyncio.run(SANDBOX.test({**TREE, **files}, tests, IDS, limits=LIMITS))
+    result = tested({**TREE, **files}, tests, IDS)
     assert dict(result.outcomes) == dict(zip(IDS, (PASSED, FAILED, MISSING), strict=True)), result.run
 
 
 @pytest.mark.parametrize(
     "ending", ["import os; os._exit(0)", "raise SystemExit(0)", "import os; os.kill(os.getpid(), 9)"]
 )
-def test_a_candidate_that_ends_early_passes_nothing(ending: str) -> None:
+def test_a_candidate_that_ends_early_passes_nothing(tested: Tested, ending: str) -> None:
     tree = {**TREE, "pkg/m.py": f"{ending}\ndef f(): return 1\n"}
-    outcomes = asyncio.run(SANDBOX.test(tree, TESTS, IDS, limits=LIMITS)).outcomes
+    outcomes = tested(tree, TESTS, IDS).outcomes
     assert PASSED not in outcomes.values()
 
 
@@ -288,13 +339,13 @@ def test_a_candidate_that_ends_early_passes_nothing(ending: str) -> None:
         "raise ImportError",
     ],
 )
-def test_only_a_test_that_passed_has_passed(body: str) -> None:
-    result = asyncio.run(SANDBOX.test({}, {"test_a.py": body}, ["test_a.py::test_x"], limits=LIMITS))
+def test_only_a_test_that_passed_has_passed(tested: Tested, body: str) -> None:
+    result = tested({}, {"test_a.py": body}, ["test_a.py::test_x"])
     assert result.outcomes["test_a.py::test_x"] is not PASSED
 
 
-def test_a_session_goes_on_after_its_tests() -> None:
-    async def steps(session: Session) -> None:
+def test_a_session_goes_on_after_its_tests(within: Within) -> None:
+    async def steps(session: SandboxSession) -> None:
         await session.write("pkg/m.py", b"def f(): return 2\n")
         result = await session.run_tests(TESTS, IDS, limits=LIMITS)
         assert result.outcomes[IDS[1]] is PASSED
@@ -305,8 +356,10 @@ def test_a_session_goes_on_after_its_tests() -> None:
     within(steps)
 
 
-def test_a_lost_session_says_so_and_a_closed_one_too() -> None:
-    async def steps(session: Session) -> None:
+@on_the_spot
+def test_a_lost_session_says_so(within: Within) -> None:
+    async def steps(session: SandboxSession) -> None:
+        assert isinstance(session, Session)
         session._ground.slot.kill()
         with pytest.raises(SandboxError, match="lost"):
             await session.read("a.txt")
@@ -315,8 +368,10 @@ def test_a_lost_session_says_so_and_a_closed_one_too() -> None:
 
     within(steps)
 
+
+def test_a_closed_session_says_so(sandbox: LocalSandbox | RemoteSandbox) -> None:
     async def closed() -> None:
-        async with opened() as session:
+        async with opened(sandbox) as session:
             pass
         await session.close()
         with pytest.raises(SandboxError, match="closed"):
@@ -355,8 +410,8 @@ def test_nothing_of_a_session_is_there_for_the_next_one() -> None:
     asyncio.run(run())
 
 
-def test_layers_are_out_of_a_programs_sight() -> None:
-    async def steps(session: Session) -> None:
+def test_layers_are_out_of_a_programs_sight(within: Within) -> None:
+    async def steps(session: SandboxSession) -> None:
         await session.snapshot()
         found = await sh(
             session, "find /run/box -not -path '/run/box/work/pkg*'; ls -d /run/box/work/0 /run/box/work/w1 2>/dev/null"

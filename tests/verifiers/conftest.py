@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from posttrain.core.protocols import SandboxSession
-from posttrain.core.sandboxing import CallResult, IsolationTier, RunResult, SandboxLimits, TestResult
+from posttrain.core.sandboxing import SESSION_LIMITS, CallResult, IsolationTier, RunResult, SandboxLimits, TestResult
 from posttrain.core.types import Json
 
 
@@ -56,7 +56,9 @@ class ToldSandbox:
     ) -> TestResult:
         raise NotImplementedError
 
-    async def session(self, tree: Mapping[str, str]) -> SandboxSession:
+    async def session(
+        self, tree: Mapping[str, str], *, limits: SandboxLimits = SESSION_LIMITS, background: bool = False
+    ) -> SandboxSession:
         raise NotImplementedError
 
     async def close(self) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
-from posttrain.core.sandboxing import CallResult, RunResult, SandboxLimits, TestResult
+from posttrain.core.sandboxing import SESSION_LIMITS, CallResult, RunResult, SandboxLimits, TestResult
 from posttrain.core.types import (
     Annotations,
     FloatArray,
@@ -172,7 +172,12 @@ class Sandbox(Protocol):
         are ids like `tests/test_x.py::test_one`; nothing else counts."""
         ...
 
-    async def session(self, tree: Mapping[str, str]) -> SandboxSession: ...
+    async def session(
+        self, tree: Mapping[str, str], *, limits: SandboxLimits = SESSION_LIMITS, background: bool = False
+    ) -> SandboxSession:
+        """`limits.disk_mib` bounds all that the session writes. With `background`, processes that a step leaves go
+        on."""
+        ...
 
     async def close(self) -> None: ...
 

@@ -57,6 +57,10 @@ class SandboxLimits:
     disk_mib: int = 16
 
 
+SESSION_LIMITS = SandboxLimits(disk_mib=256)
+"""Of a session where no others are asked for."""
+
+
 @dataclass(frozen=True)
 class SandboxCaller:
     """For whom an execution is: those who wait for a sandbox take turns by name, the higher priority first."""

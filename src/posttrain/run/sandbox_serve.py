@@ -16,20 +16,29 @@ from posttrain.sandbox.wire import read_token
 
 
 def sandbox_serve(
-    host: str, port: int, token_file: Path, concurrency: int | None, max_waiting: int, note: Callable[[str], None]
+    host: str,
+    port: int,
+    token_file: Path,
+    concurrency: int | None,
+    max_waiting: int,
+    sessions: int,
+    note: Callable[[str], None],
 ) -> None:
-    """Returns after SIGTERM or SIGINT, when what ran has ended; a second one ends what runs. Raises `ConfigError` for a
-    token, an address or an amount that will not do, and `IsolationUnavailableError`."""
+    """Returns after SIGTERM or SIGINT, when what ran has ended and sessions are closed; a second one ends what runs.
+    Raises `ConfigError` for a token, an address or an amount that will not do, and `IsolationUnavailableError`."""
     if max_waiting < 0:
         raise ConfigError(f"--max-waiting is {max_waiting}; it must be at least 0")
+    if sessions < 1:
+        raise ConfigError(f"--sessions is {sessions}; it must be at least 1: a test runs in one")
     token = read_token(token_file)
     concurrency = len(os.sched_getaffinity(0)) if concurrency is None else concurrency
-    sandbox: Sandbox = build("sandbox", {"name": "local", "concurrency": concurrency})
+    sandbox: Sandbox = build("sandbox", {"name": "local", "concurrency": concurrency, "sessions": sessions})
     tier = str(sandbox.tier)  # asked now: without isolation nothing is served (law L27)
     with listen(host, port) as listener:
         at = "{}:{}".format(*listener.getsockname()[:2])
-        note(f"serving sandbox local at http://{at}, tier {tier}, {concurrency} at once, {max_waiting} may wait")
-        app_options = {"concurrency": concurrency, "max_waiting": max_waiting}
+        amounts = f"{concurrency} at once, {max_waiting} may wait, {sessions} sessions"
+        note(f"serving sandbox local at http://{at}, tier {tier}, {amounts}")
+        app_options = {"concurrency": concurrency, "max_waiting": max_waiting, "max_sessions": sessions}
 
         async def until_told() -> None:
             app = SandboxApp(sandbox, token, **app_options)
@@ -40,7 +49,7 @@ def sandbox_serve(
                 if stop.is_set():
                     serving.cancel()
                 else:
-                    note("told to end: what runs goes on, and new executions are refused")
+                    note("told to end: what runs goes on, and nothing new is begun")
                     stop.set()
 
             loop = asyncio.get_running_loop()

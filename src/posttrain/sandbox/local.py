@@ -18,6 +18,7 @@ from posttrain.core.errors import ConfigError, SandboxError
 from posttrain.core.sandbox_status import SandboxFigures, SandboxStatus
 from posttrain.core.sandboxing import (
     SANDBOX_CALLER,
+    SESSION_LIMITS,
     CallResult,
     IsolationTier,
     ResultClass,
@@ -39,7 +40,6 @@ from posttrain.sandbox.status import local_status
 from posttrain.sandbox.turn import execute_on
 
 _ATTEMPTS = 3
-_SESSION_LIMITS = SandboxLimits(disk_mib=256)
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ class LocalSandbox:
             await session.close()
 
     async def session(
-        self, tree: Mapping[str, str], *, limits: SandboxLimits = _SESSION_LIMITS, background: bool = False
+        self, tree: Mapping[str, str], *, limits: SandboxLimits = SESSION_LIMITS, background: bool = False
     ) -> Session:
         """`limits.disk_mib` bounds all that the session writes, its snapshots included. With `background`, processes
         that a step leaves go on; a step that ran into a limit of time or output ends them all."""

@@ -16,7 +16,15 @@ from weakref import WeakKeyDictionary
 
 from posttrain.core.errors import ConfigError, SandboxError
 from posttrain.core.protocols import SandboxSession
-from posttrain.core.sandboxing import CallResult, IsolationTier, ResultClass, RunResult, SandboxLimits, TestResult
+from posttrain.core.sandboxing import (
+    SESSION_LIMITS,
+    CallResult,
+    IsolationTier,
+    ResultClass,
+    RunResult,
+    SandboxLimits,
+    TestResult,
+)
 from posttrain.core.types import Json
 from posttrain.sandbox.conversation import Conversation
 from posttrain.sandbox.execution import execute
@@ -95,7 +103,9 @@ class BubblewrapSandbox:
     ) -> TestResult:
         _refuse("test")
 
-    async def session(self, tree: Mapping[str, str]) -> SandboxSession:
+    async def session(
+        self, tree: Mapping[str, str], *, limits: SandboxLimits = SESSION_LIMITS, background: bool = False
+    ) -> SandboxSession:
         _refuse("session")
 
     async def close(self) -> None:

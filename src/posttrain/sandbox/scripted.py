@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 from posttrain.core.errors import SandboxError
 from posttrain.core.protocols import SandboxSession
 from posttrain.core.sandboxing import (
+    SESSION_LIMITS,
     CallOutput,
     CallResult,
     IsolationTier,
@@ -95,7 +96,9 @@ class ScriptedSandbox:
     ) -> TestResult:
         _refuse("test")
 
-    async def session(self, tree: Mapping[str, str]) -> SandboxSession:
+    async def session(
+        self, tree: Mapping[str, str], *, limits: SandboxLimits = SESSION_LIMITS, background: bool = False
+    ) -> SandboxSession:
         _refuse("session")
 
     async def close(self) -> None:

@@ -1,8 +1,7 @@
 """A sandbox over HTTP: the application, and serving it until it is told to stop. `remote.py` is the other end.
 
 Nothing is answered without the token. What waits is bounded: more is told to come back. An execution whose client
-hangs up is cancelled, and while one lasts the answer's begin and spaces go out, so that either side notices when the
-other is gone. TLS is for a proxy in front.
+hangs up is cancelled; a session has a lease (`serving_sessions.py`). TLS is for a proxy in front.
 """
 
 from __future__ import annotations
@@ -11,10 +10,8 @@ import asyncio
 import contextlib
 import dataclasses
 import hmac
-import json
-import logging
 import socket
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import uvicorn
@@ -23,44 +20,61 @@ from posttrain.core.errors import ConfigError, SandboxError, UserError
 from posttrain.core.protocols import Sandbox
 from posttrain.core.sandbox_status import HasStatus, SandboxFigures, SandboxStatus
 from posttrain.core.sandboxing import SANDBOX_CALLER, IsolationTier
+from posttrain.sandbox.asgi import Receive, Send, TurnedAwayError, answer, body_of, hold, turn_away
 from posttrain.sandbox.decode import MalformedError
+from posttrain.sandbox.serving_sessions import ServedSessions
 from posttrain.sandbox.wire import (
     CALL,
     MAX_BODY_BYTES,
     RUN,
     STATUS,
+    TEST,
     CallRequest,
     RunRequest,
+    TestRequest,
     read_call,
     read_run,
+    read_test,
     write_call_result,
-    write_refusal,
     write_run_result,
     write_status,
+    write_test_result,
 )
+from posttrain.sandbox.wire_fields import write_refusal
+from posttrain.sandbox.wire_session import SESSION_PATHS
 
-_LOG = logging.getLogger("posttrain.sandbox")
 _BEAT_S = 5.0
-_MAX_DISCARDED_BYTES = 4 * MAX_BODY_BYTES
-_RETRY_AFTER_S = 1
+_LEASE_S = 60.0
 _KEEP_ALIVE_S = 60
 """Longer than `remote.py` keeps a connection that it does not use."""
 _LAST_S = 10
 """For answers on their way, once nothing runs any more."""
 
-Receive = Callable[[], Awaitable[dict[str, Any]]]
-Send = Callable[[dict[str, Any]], Awaitable[None]]
+_READERS: Mapping[str, Callable[[bytes], CallRequest | RunRequest | TestRequest]] = {
+    CALL: read_call,
+    RUN: read_run,
+    TEST: read_test,
+}
 
 
 class SandboxApp:
     """An ASGI application. Of one event loop."""
 
     def __init__(
-        self, sandbox: Sandbox, token: str, *, concurrency: int, max_waiting: int = 256, beat_s: float = _BEAT_S
+        self,
+        sandbox: Sandbox,
+        token: str,
+        *,
+        concurrency: int,
+        max_waiting: int = 256,
+        max_sessions: int = 16,
+        beat_s: float = _BEAT_S,
+        lease_s: float = _LEASE_S,
     ) -> None:
         self._sandbox, self._authorization = sandbox, f"Bearer {token}".encode()
         self._concurrency, self._max_admitted = concurrency, concurrency + max_waiting
         self._beat_s = beat_s
+        self._sessions = ServedSessions(sandbox, max_sessions=max_sessions, lease_s=lease_s)
         self._num_admitted = 0
         self._idle = asyncio.Event()
         self._idle.set()
@@ -71,17 +85,24 @@ class SandboxApp:
         given = next((value for name, value in scope["headers"] if name == b"authorization"), b"")
         allowed = hmac.compare_digest(given, self._authorization)
         # Read to its end whatever the answer is: one who is still sending may not hear it.
-        body = await _body(receive, keep=allowed)
+        body = await body_of(receive, keep=allowed)
         if not allowed:
-            return await _answer(
-                send, 401, b'{"error":"the token is missing or wrong"}', {"www-authenticate": "Bearer"}
-            )
-        match scope["method"], scope["path"]:
-            case "GET", path if path == STATUS:
-                return await _answer(send, 200, write_status(await asyncio.to_thread(self.status)))
-            case "POST", path if path in (CALL, RUN):
-                return await self._take(path, body, receive, send)
-        return await _answer(send, 404, b'{"error":"there is no such path"}')
+            return await answer(send, 401, b'{"error":"the token is missing or wrong"}', {"www-authenticate": "Bearer"})
+        try:
+            match scope["method"], scope["path"]:
+                case "GET", path if path == STATUS:
+                    await answer(send, 200, write_status(await asyncio.to_thread(self.status)))
+                case "POST", path if path in _READERS:
+                    await self._take(_READERS[path], _whole(body), receive, send)
+                case "POST", path if path in SESSION_PATHS:
+                    work = asyncio.create_task(self._sessions.take(path, _whole(body)))
+                    await hold(work, receive, send, beat_s=self._beat_s)
+                case _:
+                    raise TurnedAwayError(404, "there is no such path")
+        except MalformedError as error:
+            await turn_away(send, TurnedAwayError(400, str(error)))
+        except TurnedAwayError as away:
+            await turn_away(send, away)
 
     def status(self) -> SandboxStatus:
         """Raises `IsolationUnavailableError`."""
@@ -91,68 +112,52 @@ class SandboxApp:
         return SandboxStatus(tier, self._concurrency, SandboxFigures(), draining=self._draining)
 
     async def drain(self) -> None:
-        """Take nothing more; return when what was taken has been answered."""
+        """Take nothing more; return when what was taken has been answered, and every session is closed."""
         self._draining = True
+        await self._sessions.drain()
         await self._idle.wait()
 
-    async def _take(self, path: str, body: bytes | None, receive: Receive, send: Send) -> None:
-        later = {"retry-after": str(_RETRY_AFTER_S)}
-        if body is None:
-            return await _answer(send, 413, _error(f"a request of more than {MAX_BODY_BYTES} bytes"))
+    async def close(self) -> None:
+        """What a drain that was cut short has left of the sessions."""
+        await self._sessions.close()
+
+    async def _take(
+        self,
+        read: Callable[[bytes], CallRequest | RunRequest | TestRequest],
+        body: bytes,
+        receive: Receive,
+        send: Send,
+    ) -> None:
         if self._draining:
-            return await _answer(send, 503, _error("this server is about to end"), later)
+            raise TurnedAwayError(503, "this server is about to end")
         if self._num_admitted >= self._max_admitted:
-            waiting = self._num_admitted - self._concurrency
-            return await _answer(send, 429, _error(f"{waiting} executions wait already"), later)
-        try:
-            asked = read_call(body) if path == CALL else read_run(body)
-        except MalformedError as error:
-            return await _answer(send, 400, _error(str(error)))
+            raise TurnedAwayError(429, f"{self._num_admitted - self._concurrency} executions wait already")
+        asked = read(body)
         self._num_admitted += 1
         self._idle.clear()
         try:
-            await self._hold(asyncio.create_task(self._execute(asked)), receive, send)
+            await hold(asyncio.create_task(self._execute(asked)), receive, send, beat_s=self._beat_s)
         finally:
             self._num_admitted -= 1
             if not self._num_admitted:
                 self._idle.set()
-        return None
 
-    async def _execute(self, asked: CallRequest | RunRequest) -> bytes:
+    async def _execute(self, asked: CallRequest | RunRequest | TestRequest) -> bytes:
         """In a task of its own, so that the caller's name stays in it."""
         SANDBOX_CALLER.set(asked.caller)
+        sandbox, limits = self._sandbox, asked.limits
         try:
-            if isinstance(asked, RunRequest):
-                run = await self._sandbox.run(asked.argv, files=asked.files, stdin=asked.stdin, limits=asked.limits)
-                return write_run_result(run)
-            return write_call_result(
-                await self._sandbox.call(
-                    asked.source, asked.function, asked.inputs, limits=asked.limits, profile=asked.profile
-                )
-            )
+            match asked:
+                case CallRequest(source, function, inputs, _, profile):
+                    return write_call_result(
+                        await sandbox.call(source, function, inputs, limits=limits, profile=profile)
+                    )
+                case RunRequest(argv, files, stdin):
+                    return write_run_result(await sandbox.run(argv, files=files, stdin=stdin, limits=limits))
+                case TestRequest(tree, tests, expected):
+                    return write_test_result(await sandbox.test(tree, tests, expected, limits=limits))
         except (UserError, SandboxError) as error:
             return write_refusal(error)
-
-    async def _hold(self, work: asyncio.Task[bytes], receive: Receive, send: Send) -> None:
-        """Until it is answered, or nobody is there any more to be answered."""
-        gone = asyncio.ensure_future(_disconnected(receive))
-        begun = False
-        try:
-            while not work.done():
-                await asyncio.wait({work, gone}, timeout=self._beat_s, return_when=asyncio.FIRST_COMPLETED)
-                if gone.done() and not work.done():
-                    _LOG.info("an execution was cancelled: its client hung up")
-                    return
-                if not work.done():
-                    begun = begun or await _begin(send, 200, {})
-                    await send({"type": "http.response.body", "body": b" ", "more_body": True})
-            answer = work.result()
-            begun = begun or await _begin(send, 200, {"content-length": str(len(answer))})
-            await send({"type": "http.response.body", "body": answer})
-        finally:
-            gone.cancel()
-            work.cancel()
-            await asyncio.gather(gone, work, return_exceptions=True)
 
 
 class _Server(uvicorn.Server):
@@ -187,6 +192,7 @@ async def serve(
     finally:
         stopping.cancel()
         server.should_exit = True
+        await app.close()
         await serving
 
 
@@ -194,46 +200,16 @@ def listen(host: str, port: int) -> socket.socket:
     """Port 0 takes a free one. Raises `ConfigError` where it cannot be had."""
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-        return socket.create_server((host, port), family=family, backlog=1024)
+        listener = socket.create_server((host, port), family=family, backlog=1024)
     except OSError as error:
         raise ConfigError(f"the sandbox cannot be served at {host} port {port}: {error}") from None
+    # What it accepts has it too. asyncio knows this kind of socket for none of TCP's, and an answer's second part would
+    # wait 40 ms for the client to acknowledge its first.
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return listener
 
 
-async def _body(receive: Receive, *, keep: bool) -> bytes | None:
-    """None for one that is too large, or not to be kept, or of a client that is gone."""
-    parts: list[bytes] = []
-    num_bytes = 0
-    while num_bytes <= _MAX_DISCARDED_BYTES:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            return None
-        part = message.get("body", b"")
-        num_bytes += len(part)
-        if keep and num_bytes <= MAX_BODY_BYTES:
-            parts.append(part)
-        else:
-            parts.clear()
-        if not message.get("more_body", False):
-            return b"".join(parts) if keep and num_bytes <= MAX_BODY_BYTES else None
-    return None
-
-
-async def _disconnected(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
-
-
-async def _begin(send: Send, code: int, headers: dict[str, str]) -> bool:
-    lines = {"content-type": "application/json", **headers}
-    encoded = [(name.encode(), value.encode()) for name, value in lines.items()]
-    await send({"type": "http.response.start", "status": code, "headers": encoded})
-    return True
-
-
-async def _answer(send: Send, code: int, body: bytes, headers: dict[str, str] | None = None) -> None:
-    await _begin(send, code, {"content-length": str(len(body)), **(headers or {})})
-    await send({"type": "http.response.body", "body": body})
-
-
-def _error(sentence: str) -> bytes:
-    return json.dumps({"error": sentence}).encode()
+def _whole(body: bytes | None) -> bytes:
+    if body is None:
+        raise TurnedAwayError(413, f"a request of more than {MAX_BODY_BYTES} bytes")
+    return body

@@ -1,7 +1,7 @@
 """What a remote sandbox and its server say to one another: JSON, with values in the form of `plain.py`.
 
-Both sides read what the other wrote as text of a stranger: every field has its type, and what is malformed is a
-`MalformedError` and nothing else. Fields that a reader does not know are left alone, so that either side may be newer.
+Both sides read what the other wrote as text of a stranger (`wire_fields.py`). Fields that a reader does not know are
+left alone, so that either side may be newer. Sessions have words of their own (`wire_session.py`).
 """
 
 from __future__ import annotations
@@ -11,26 +11,33 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
-
-from posttrain.core.errors import ConfigError, SandboxError, UserError
+from posttrain.core.errors import ConfigError
 from posttrain.core.sandbox_status import SandboxStatus
-from posttrain.core.sandboxing import CallOutput, CallResult, OutputStatus, RunResult, SandboxCaller, SandboxLimits
+from posttrain.core.sandboxing import (
+    CallOutput,
+    CallResult,
+    OutputStatus,
+    RunResult,
+    SandboxCaller,
+    SandboxLimits,
+    TestResult,
+)
 from posttrain.core.types import Json
 from posttrain.sandbox.conversation import encoded_input
 from posttrain.sandbox.decode import MalformedError, decode
 from posttrain.sandbox.plain import MAX_CHARACTERS, encode
+from posttrain.sandbox.wire_fields import filled, read_answer, read_files, read_object, read_texts
 
-T = TypeVar("T")
-
-CALL, RUN, STATUS = "/v1/call", "/v1/run", "/v1/status"
+CALL, RUN, TEST, STATUS = "/v1/call", "/v1/run", "/v1/test", "/v1/status"
 MAX_BODY_BYTES = 64 << 20
 """Of what is asked; both sides hold to it."""
 _MIN_TOKEN = 16
 _MORE_BYTES, _ESCAPED = 1 << 16, 12
 """JSON writes a character in up to twelve bytes, as two escaped halves."""
+_MORE_FOR_IDS = 8
+"""An id and its outcome are not so many times longer than the id with its quotes."""
 
 
 @dataclass(frozen=True)
@@ -52,12 +59,15 @@ class RunRequest:
     caller: SandboxCaller
 
 
-class RefusedError(Exception):
-    """The server's sandbox raised an error; `error` is one like it."""
+@dataclass(frozen=True)
+class TestRequest:
+    __test__ = False
 
-    def __init__(self, error: UserError | SandboxError) -> None:
-        super().__init__(str(error))
-        self.error = error
+    tree: Mapping[str, str]
+    tests: Mapping[str, str]
+    expected: Sequence[str]
+    limits: SandboxLimits
+    caller: SandboxCaller
 
 
 def read_token(file: Path) -> str:
@@ -91,7 +101,7 @@ def write_call(asked: CallRequest) -> bytes:
 
 
 def read_call(body: bytes) -> CallRequest:
-    match _object(body, "a call"):
+    match read_object(body, "a call"):
         case {
             "source": str(source),
             "function": str(function),
@@ -101,7 +111,9 @@ def read_call(body: bytes) -> CallRequest:
             "caller": dict(caller),
         }:
             read = [_arguments(decode(given, "an input")) for given in inputs]
-            return CallRequest(source, function, read, _filled(SandboxLimits, limits), profile, _caller(caller))
+            return CallRequest(
+                source, function, read, filled(SandboxLimits, limits), profile, filled(SandboxCaller, caller)
+            )
     raise MalformedError("a call that lacks a field or has one of another type")
 
 
@@ -117,16 +129,36 @@ def write_run(asked: RunRequest) -> bytes:
 
 
 def read_run(body: bytes) -> RunRequest:
-    match _object(body, "a run"):
-        case {
-            "argv": list(argv),
-            "files": dict(files),
-            "stdin": str(stdin),
-            "limits": dict(limits),
-            "caller": dict(caller),
-        } if all(isinstance(text, str) for text in (*argv, *files.values())):
-            return RunRequest(argv, files, stdin, _filled(SandboxLimits, limits), _caller(caller))
+    match read_object(body, "a run"):
+        case {"argv": argv, "files": files, "stdin": str(stdin), "limits": dict(limits), "caller": dict(caller)}:
+            return RunRequest(
+                read_texts(argv), read_files(files), stdin, filled(SandboxLimits, limits), filled(SandboxCaller, caller)
+            )
     raise MalformedError("a run that lacks a field or has one of another type")
+
+
+def write_test(asked: TestRequest) -> bytes:
+    whole = {
+        "tree": dict(asked.tree),
+        "tests": dict(asked.tests),
+        "expected": list(asked.expected),
+        "limits": asdict(asked.limits),
+        "caller": asdict(asked.caller),
+    }
+    return json.dumps(whole).encode()
+
+
+def read_test(body: bytes) -> TestRequest:
+    match read_object(body, "a test"):
+        case {"tree": tree, "tests": tests, "expected": expected, "limits": dict(limits), "caller": dict(caller)}:
+            return TestRequest(
+                read_files(tree),
+                read_files(tests),
+                read_texts(expected),
+                filled(SandboxLimits, limits),
+                filled(SandboxCaller, caller),
+            )
+    raise MalformedError("a test that lacks a field or has one of another type")
 
 
 # ── what is answered ──────────────────────────────────────────────────────────────────────────────────────────
@@ -147,9 +179,9 @@ def write_call_result(result: CallResult) -> bytes:
 
 def read_call_result(body: bytes, num_inputs: int) -> CallResult:
     """Raises `RefusedError` for a refusal, and `MalformedError`."""
-    match _answer(body):
+    match read_answer(body):
         case {"run": dict(run), "outputs": list(outputs)} if len(outputs) == num_inputs:
-            return CallResult(_filled(RunResult, run), tuple(map(_output, outputs)))
+            return CallResult(filled(RunResult, run), tuple(map(_output, outputs)))
     raise MalformedError(f"an answer without a run and {num_inputs} outputs")
 
 
@@ -159,15 +191,27 @@ def write_run_result(run: RunResult) -> bytes:
 
 def read_run_result(body: bytes) -> RunResult:
     """Raises `RefusedError` for a refusal, and `MalformedError`."""
-    match _answer(body):
+    match read_answer(body):
         case {"run": dict(run)}:
-            return _filled(RunResult, run)
+            return filled(RunResult, run)
     raise MalformedError("an answer without a run")
 
 
-def write_refusal(error: UserError | SandboxError) -> bytes:
-    refused = "input" if isinstance(error, UserError) else "sandbox"
-    return json.dumps({"refused": refused, "message": str(error)}).encode()
+def max_test_answer_bytes(asked: bytes, limits: SandboxLimits) -> int:
+    """No honest answer to `asked`, which has the ids of the tests in it, is larger."""
+    return max_answer_bytes(0, limits) + _MORE_FOR_IDS * len(asked)
+
+
+def write_test_result(result: TestResult) -> bytes:
+    return json.dumps({"test": asdict(result)}).encode()
+
+
+def read_test_result(body: bytes) -> TestResult:
+    """Raises `RefusedError` for a refusal, and `MalformedError`."""
+    match read_answer(body):
+        case {"test": dict(result)}:
+            return filled(TestResult, result)
+    raise MalformedError("an answer without a test")
 
 
 def write_status(status: SandboxStatus) -> bytes:
@@ -175,17 +219,7 @@ def write_status(status: SandboxStatus) -> bytes:
 
 
 def read_status(body: bytes) -> SandboxStatus:
-    return _filled(SandboxStatus, _object(body, "a status"))
-
-
-def _answer(body: bytes) -> dict[str, Any]:
-    answer = _object(body, "an answer")
-    match answer:
-        case {"refused": "input", "message": str(message)}:
-            raise RefusedError(UserError(message))
-        case {"refused": "sandbox", "message": str(message)}:
-            raise RefusedError(SandboxError(message))
-    return answer
+    return filled(SandboxStatus, read_object(body, "a status"))
 
 
 def _output(answer: Any) -> CallOutput:
@@ -195,43 +229,7 @@ def _output(answer: Any) -> CallOutput:
     raise MalformedError("an output that lacks a field or has one of another type")
 
 
-# ── fields ────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def _object(body: bytes, what: str) -> dict[str, Any]:
-    try:
-        read = json.loads(body, parse_constant=_no_number)
-    except (ValueError, RecursionError):
-        raise MalformedError(f"{what} that is no JSON") from None
-    if not isinstance(read, dict):
-        raise MalformedError(f"{what} that is no JSON object")
-    return read
-
-
-def _no_number(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no number")
-
-
 def _arguments(given: Json) -> list[Json]:
     if not isinstance(given, list):
         raise MalformedError("an input that is no list of arguments")
     return given
-
-
-def _caller(given: dict[str, Any]) -> SandboxCaller:
-    return _filled(SandboxCaller, given)
-
-
-def _filled(record: type[T], given: dict[str, Any]) -> T:
-    try:
-        read: T = _ADAPTERS[record].validate_python(given)
-    except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(map(str, first["loc"]))
-        raise MalformedError(f"a {record.__name__} whose {place} is wrong: {first['msg']}") from None
-    return read
-
-
-_ADAPTERS: dict[type[Any], TypeAdapter[Any]] = {
-    record: TypeAdapter(record) for record in (SandboxLimits, SandboxCaller, RunResult, SandboxStatus)
-}
