@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from posttrain.core.errors import SandboxError
 from posttrain.core.sandboxing import CallResult, ResultClass, SandboxLimits
 from posttrain.sandbox.probe import slot_isolation
 from posttrain.sandbox.remote import RemoteSandbox
@@ -123,13 +124,25 @@ def test_a_served_sandbox_is_used_asked_and_drained(tmp_path: Path) -> None:
 async def _told_to_end_while_it_runs(client: RemoteSandbox, process: subprocess.Popen[str]) -> CallResult:
     source = "import time\ndef f(): time.sleep(1.0); return 'slept'"
     try:
+        session = await client.session({"a": "x"})
+        assert await session.read("a") == b"x"
         asked = asyncio.ensure_future(client.call(source, "f", [[]], limits=SandboxLimits(wall_s=60.0)))
         while (await asyncio.to_thread(client.status)).figures.running == 0:
             await asyncio.sleep(0.01)
         process.send_signal(signal.SIGTERM)
-        return await asked
+        result = await asked
+        with pytest.raises(SandboxError, match="the session is lost"):
+            await session.read("a")
+        return result
     finally:
         await client.close()
+
+
+@pytest.mark.parametrize(("option", "amount"), [("--sessions", "0"), ("--max-waiting", "-1"), ("--concurrency", "0")])
+def test_amounts_of_a_server_that_will_not_do_are_the_users(tmp_path: Path, option: str, amount: str) -> None:
+    (tmp_path / "token").write_text(TOKEN)
+    done = sandbox("serve", "--port", "0", "--token-file", str(tmp_path / "token"), option, amount)
+    assert (done.returncode, f"is {amount}; it must be at least" in done.stderr) == (2, True)
 
 
 @pytest.mark.parametrize("token", [None, "", "short"])

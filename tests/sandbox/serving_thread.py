@@ -24,7 +24,7 @@ class Serving:
         self.token_file.write_text(TOKEN + "\n")
         self._listener = listen("127.0.0.1", 0)
         self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
-        self._sandbox, self._options = sandbox, options
+        self.sandbox, self._options = sandbox, options
         self._started = threading.Event()
         self.thread = threading.Thread(target=lambda: asyncio.run(self._serve()))
 
@@ -48,10 +48,10 @@ class Serving:
         self._task = asyncio.ensure_future(self._serve_until_stopped())
         with contextlib.suppress(asyncio.CancelledError):
             await self._task
-        await self._sandbox.close()
+        await self.sandbox.close()
 
     async def _serve_until_stopped(self) -> None:
-        app = SandboxApp(self._sandbox, TOKEN, **self._options)
+        app = SandboxApp(self.sandbox, TOKEN, **self._options)
         await serve(app, self._listener, self._stop, self._started.set)
 
 

@@ -41,7 +41,7 @@ from posttrain.sandbox.decode import MalformedError
 from posttrain.sandbox.local import LocalSandbox
 from posttrain.sandbox.remote import RemoteSandbox
 from posttrain.sandbox.scripted import ScriptedSandbox
-from posttrain.sandbox.wire import CALL, RUN, STATUS
+from posttrain.sandbox.wire import CALL, RUN, STATUS, TEST
 
 LIMITS = SandboxLimits()
 _PATIENCE_S = 30.0
@@ -322,7 +322,7 @@ def test_any_other_answer_is_a_refusal(tmp_path: Path) -> None:
 def test_nothing_is_answered_without_the_token(tmp_path: Path, token: str | None) -> None:
     sandbox = ScriptedSandbox()
     with served(sandbox, tmp_path) as server:
-        found = {path: post(server, path, A_CALL, token).status_code for path in (CALL, RUN, STATUS, "/")}
+        found = {path: post(server, path, A_CALL, token).status_code for path in (CALL, RUN, TEST, STATUS, "/")}
     assert set(found.values()) == {401}
     assert sandbox.calls == []
 
@@ -342,6 +342,7 @@ def test_a_malformed_request_is_refused(tmp_path: Path, body: bytes) -> None:
     with served(ScriptedSandbox(), tmp_path) as server:
         assert post(server, content=body).status_code == 400
         assert post(server, path=RUN, content=body).status_code == 400
+        assert post(server, path=TEST, content=body).status_code == 400
 
 
 def test_a_request_that_is_too_large_is_refused_on_both_sides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
