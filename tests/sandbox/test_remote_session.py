@@ -37,6 +37,7 @@ from posttrain.sandbox.wire_session import (
     CLOSE,
     DIFF,
     EXEC,
+    FORK,
     OPEN,
     READ,
     RENEW,
@@ -238,14 +239,14 @@ def test_sessions_are_bounded_and_who_comes_later_waits(tmp_path: Path) -> None:
     async def ask(server: Serving) -> None:
         async with closing(server.client()) as client:
             first = await client.session({})
-            refused = await asyncio.to_thread(post, server, OPEN, AN_OPENING)
-            assert (refused.status_code, refused.headers["retry-after"]) == (429, "1")
+            opening = await asyncio.to_thread(post, server, OPEN, AN_OPENING)
+            forking = await asyncio.to_thread(asked, server, first._opened.session, 1, FORK)
+            for refused in (opening, forking):
+                assert (refused.status_code, refused.headers["retry-after"]) == (429, "1")
+            assert await first.snapshot()  # the number of what was not begun is free
             later = asyncio.ensure_future(client.session({}))
-            twin = asyncio.ensure_future(first.fork())
             await asyncio.sleep(0.1)
             assert not later.done()
-            assert not twin.done()
-            twin.cancel()
             await first.close()
             assert await (await later).list() == []
 
@@ -414,8 +415,7 @@ def test_a_server_that_is_told_to_end_at_once_leaves_no_session(tmp_path: Path) 
             server.cancel()
             with pytest.raises(SandboxError, match="the session is lost"):
                 await verb
-            await asyncio.to_thread(server.thread.join)
-            assert num_open(server) == 0
+            await until(lambda: num_open(server) == 0)
 
     with serving(LocalSandbox(), tmp_path) as server:
         asyncio.run(ask(server))

@@ -1,9 +1,10 @@
 """A sandbox elsewhere: what is asked goes to a server (`posttrain sandbox serve`), and its answers come back.
 
 What goes wrong on the way is never the program's doing (law L23): it is tried again a few times, and in the end
-reported as INFRASTRUCTURE_ERROR. Trying again may run a program twice, which nothing outside a sandbox can tell. The
-server sends a sign of life while an execution waits or runs, so a silence is a fault; how long one waits for its turn
-is not bounded. The token travels as it is: use https where others can listen.
+reported as INFRASTRUCTURE_ERROR. Trying again may run a program twice, which nothing outside a sandbox can tell; a
+session could, and there nothing is done twice (`remote_session.py`). The server sends a sign of life while an execution
+waits or runs, so a silence is a fault; how long one waits for its turn is not bounded. The token travels as it is: use
+https where others can listen.
 """
 
 from __future__ import annotations
@@ -70,7 +71,8 @@ class RemoteSandbox:
     token_file: Path
     """The same as the server's."""
     concurrency: int = 64
-    """Requests at once in one event loop. Who of those goes first is the server's affair, by name and priority."""
+    """Executions at once in one event loop, those in sessions not counted. Who of them goes first is the server's
+    affair, by name and priority."""
     silence_s: float = 30.0
     """Without a byte from the server for so long, it is taken for dead."""
     _record: SandboxRecord = field(default_factory=SandboxRecord, init=False, repr=False, compare=False)

@@ -46,7 +46,7 @@ from posttrain.sandbox.wire_session import SESSION_PATHS
 _BEAT_S = 5.0
 _LEASE_S = 60.0
 _KEEP_ALIVE_S = 60
-"""Longer than `remote.py` keeps a connection that it does not use."""
+"""Longer than `link.py` keeps a connection that it does not use."""
 _LAST_S = 10
 """For answers on their way, once nothing runs any more."""
 
