@@ -10,17 +10,16 @@ whether a row repeats an evaluation task: tasks are told apart by their domain's
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from posttrain.core.errors import UserError
 from posttrain.core.types import Json, Message, Role
+from posttrain.store.json_lines import UnusableRowError, json_object, lines, short
 
 SUFFIXES = (".jsonl", ".parquet")
 _KEYS = ("messages", "prompt", "completion", "response")
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 @dataclass(frozen=True)
@@ -69,15 +68,11 @@ def read_rows(paths: Iterable[Path]) -> Iterator[SftRow | BadRow]:
     Raises `UserError` for a file that cannot be read at all.
     """
     for path in paths:
-        for place, raw in _lines(path) if path.suffix == ".jsonl" else _table_rows(path):
+        for place, raw in lines(path) if path.suffix == ".jsonl" else _table_rows(path):
             try:
                 yield _row(place, raw)
-            except _UnusableError as error:
+            except UnusableRowError as error:
                 yield BadRow(place, str(error))
-
-
-class _UnusableError(Exception):
-    """Why one row cannot be used."""
 
 
 def _glob(path: Path) -> list[Path]:
@@ -86,17 +81,6 @@ def _glob(path: Path) -> list[Path]:
         return sorted(file for file in base.glob(str(path.relative_to(base))) if file.is_file())
     except (ValueError, IndexError) as error:
         raise UserError(f"{str(path)!r} is no pattern of files: {error}") from None
-
-
-def _lines(path: Path) -> Iterator[tuple[str, bytes]]:
-    try:
-        with path.open("rb") as file:
-            for number, line in enumerate(file, start=1):
-                text = line.removeprefix(_BYTE_ORDER_MARK) if number == 1 else line
-                if text.strip():
-                    yield f"{path}:{number}", text
-    except OSError as error:
-        raise UserError(f"{path} cannot be read: {error.strerror or error}") from error
 
 
 def _table_rows(path: Path) -> Iterator[tuple[str, Mapping[str, Json]]]:
@@ -116,7 +100,7 @@ def _table_rows(path: Path) -> Iterator[tuple[str, Mapping[str, Json]]]:
 
 
 def _row(place: str, raw: bytes | Mapping[str, Json]) -> SftRow:
-    content = _object(raw) if isinstance(raw, bytes) else raw
+    content = json_object(raw) if isinstance(raw, bytes) else raw
     found = {key: content[key] for key in _KEYS if content.get(key) is not None}
     context: tuple[Message, ...] = ()
     match sorted(found):
@@ -125,9 +109,9 @@ def _row(place: str, raw: bytes | Mapping[str, Json]) -> SftRow:
         case ["completion" as reply, "prompt"] | ["prompt", "response" as reply]:
             context, learned = _messages(found["prompt"], Role.USER), _messages(found[reply], Role.ASSISTANT)
             if context[-1].role is Role.ASSISTANT:
-                raise _UnusableError("the prompt ends with a turn of the assistant")
+                raise UnusableRowError("the prompt ends with a turn of the assistant")
         case keys:
-            raise _UnusableError(
+            raise UnusableRowError(
                 "it has neither 'messages' alone nor 'prompt' with 'completion' or 'response', but "
                 + (", ".join(map(repr, keys)) or "none of them")
             )
@@ -135,39 +119,25 @@ def _row(place: str, raw: bytes | Mapping[str, Json]) -> SftRow:
     return SftRow(place, (*context, *learned), first_trained=len(context))
 
 
-def _object(line: bytes) -> Mapping[str, Json]:
-    try:
-        content = json.loads(line.decode())
-    except UnicodeDecodeError:
-        raise _UnusableError("it is not text in UTF-8") from None
-    except json.JSONDecodeError as error:
-        raise _UnusableError(f"it is not JSON: {error.msg} at column {error.colno}") from None
-    except (ValueError, RecursionError) as error:
-        raise _UnusableError(f"it cannot be read as JSON: {error}") from None
-    if not isinstance(content, dict):
-        raise _UnusableError(f"it is JSON, but no object: {_short(content)}")
-    return content
-
-
 def _messages(content: Json, role: Role) -> tuple[Message, ...]:
     """A list of messages, or a text said by `role`."""
     if isinstance(content, str):
         return (Message(role, _text(content)),)
     if not isinstance(content, list) or not content:
-        raise _UnusableError(f"messages are a list with at least one message, not {_short(content)}")
+        raise UnusableRowError(f"messages are a list with at least one message, not {short(content)}")
     return tuple(_message(number, item) for number, item in enumerate(content, start=1))
 
 
 def _message(number: int, item: Json) -> Message:
     if not isinstance(item, dict):
-        raise _UnusableError(f"message {number} is no object with role and content: {_short(item)}")
+        raise UnusableRowError(f"message {number} is no object with role and content: {short(item)}")
     role, content = item.get("role"), item.get("content")
     if role not in list(Role):
-        raise _UnusableError(f"message {number} has the unknown role {_short(role)} (known: {', '.join(Role)})")
+        raise UnusableRowError(f"message {number} has the unknown role {short(role)} (known: {', '.join(Role)})")
     if item.get("tool_calls"):
-        raise _UnusableError(f"message {number} has tool calls beside its text, which no template is given")
+        raise UnusableRowError(f"message {number} has tool calls beside its text, which no template is given")
     if not isinstance(content, str):
-        raise _UnusableError(f"the content of message {number} is not text: {_short(content)}")
+        raise UnusableRowError(f"the content of message {number} is not text: {short(content)}")
     return Message(Role(role), _text(content))
 
 
@@ -175,21 +145,16 @@ def _text(content: str) -> str:
     try:
         content.encode()
     except UnicodeEncodeError:
-        raise _UnusableError("its text holds half of a surrogate pair, which is no character") from None
+        raise UnusableRowError("its text holds half of a surrogate pair, which is no character") from None
     return content
 
 
 def _check_turns(context: Sequence[Message], learned: Sequence[Message]) -> None:
     turns = [message for message in learned if message.role is Role.ASSISTANT]
     if not turns:
-        raise _UnusableError("it has no turn of the assistant to learn")
+        raise UnusableRowError("it has no turn of the assistant to learn")
     if not context and learned[0].role is Role.ASSISTANT:
-        raise _UnusableError("it begins with the assistant: there is nothing to reply to")
+        raise UnusableRowError("it begins with the assistant: there is nothing to reply to")
     for number, turn in enumerate(turns, start=1):
         if not turn.content.strip():
-            raise _UnusableError(f"the assistant's reply {number} of {len(turns)} is empty")
-
-
-def _short(value: Json) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}…"
+            raise UnusableRowError(f"the assistant's reply {number} of {len(turns)} is empty")
