@@ -14,20 +14,23 @@ from typing import Annotated
 import typer
 
 from posttrain.cli_json import JsonFlag, finish
-from posttrain.cli_sandbox import check_sandbox, sandbox_app
+from posttrain.cli_sandbox import check_sandbox, check_tests, sandbox_app
 from posttrain.core.errors import PosttrainError, UserError
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, help="Post-training for language models.")
 models_app = typer.Typer(no_args_is_help=True, help="Models by name: what there is, and getting it.")
 domains_app = typer.Typer(no_args_is_help=True, help="Domains: what there is to learn, and what a task looks like.")
 bench_app = typer.Typer(no_args_is_help=True, help="Measure this machine.")
-check_app = typer.Typer(no_args_is_help=True, help="Try the laws on a plug-in, ours or yours.")
+check_app = typer.Typer(
+    no_args_is_help=True, help="Try the laws on a plug-in, and measure the tests of tasks, ours or yours."
+)
 app.add_typer(models_app, name="models")
 app.add_typer(domains_app, name="domains")
 app.add_typer(bench_app, name="bench")
 app.add_typer(check_app, name="check")
 app.add_typer(sandbox_app, name="sandbox")
 check_app.command("sandbox")(check_sandbox)
+check_app.command("tests")(check_tests)
 
 STALL_S = 600.0
 """Without any sign of progress for this long, a run's watchdog names the phase and writes the stacks."""

@@ -1,4 +1,5 @@
-"""The command line's verbs for sandboxes: `posttrain sandbox …` and `posttrain check sandbox`. No logic."""
+"""The command line's verbs for sandboxes, and for tests that run in one: `posttrain sandbox …`, `posttrain check
+sandbox` and `posttrain check tests`. No logic."""
 
 from __future__ import annotations
 
@@ -87,6 +88,36 @@ def check_sandbox(
     found = check(name, lambda sentence: typer.echo(sentence, err=True))
     if not as_json:
         render(found.name, found.tier, found.attacks, found.conformance, Console())
+    finish(found.plain(), as_json)
+    if not found.holds:
+        raise typer.Exit(1)
+
+
+def check_tests(
+    tasks: Annotated[
+        str,
+        typer.Argument(metavar="TASKS", help="A .jsonl file of tasks, or a domain: a name or path/to/file.py:Object."),
+    ],
+    sandbox: Annotated[str, typer.Option(help=_NAME)] = "local",
+    count: Annotated[
+        int | None, typer.Option(min=1, help="Of a domain: tasks of each level and split; 3 if not given.")
+    ] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Measure the hidden tests of programming tasks: coverage, mutants, flaky tests. Exit code 1 where one is refused.
+
+    A line of a file is an object with function, tests (pairs of a list of arguments and the expected value) and
+    solution. It may have task_id, probes (more lists of arguments: mutants that answer them all as the solution does
+    are held against no test) and replies (sampled from a policy, for the difficulty).
+    """
+    from rich.console import Console
+
+    from posttrain.observe.quality_table import render
+    from posttrain.run.check_tests import check_tests as check
+
+    found = check(tasks, sandbox, count, lambda sentence: typer.echo(sentence, err=True))
+    if not as_json:
+        render(found.name, found.tier, found.tasks, found.difficulty, Console())
     finish(found.plain(), as_json)
     if not found.holds:
         raise typer.Exit(1)

@@ -51,14 +51,7 @@ class Tasks:
         return found
 
     def measured(self, sandbox: Sandbox, task: Task) -> QualityReport:
-        subject = Subject(
-            task=task.task_id,
-            reference=self.domain.demonstration(task),
-            tests=HiddenTests.read(task.hidden),
-            limits=SANDBOX_LIMITS,
-            probes=self.family.probes,
-        )
-        return asyncio.run(measure(sandbox, subject, num_orders=2, num_hash_seeds=1))
+        return asyncio.run(measure(sandbox, self.domain.subject(task), num_orders=2, num_hash_seeds=1))
 
 
 def check(tasks: Tasks, count: int, seed: int) -> None:
@@ -79,6 +72,17 @@ def test_hidden_tests_are_worth_admitting(level: int, family: Family) -> None:
 @every_family
 def test_a_larger_sample_of_hidden_tests_is_worth_admitting(level: int, family: Family) -> None:
     check(Tasks(level, family), count=40, seed=2)
+
+
+@every_family
+def test_a_task_is_measured_with_its_own_familys_probes_and_under_the_domains_limits(
+    level: int, family: Family
+) -> None:
+    tasks = Tasks(level, family)
+    (task,) = tasks.first(1, seed=1)
+    subject = tasks.domain.subject(task)
+    assert subject.probes == family.probes
+    assert subject.limits == SANDBOX_LIMITS
 
 
 @every_family

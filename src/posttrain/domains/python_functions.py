@@ -21,6 +21,7 @@ from posttrain.domains.single_turn import SingleTurnEnvironment
 from posttrain.domains.streams import Problem, check_level, draw, split_of
 from posttrain.verifiers.execution_cache import ExecutionCache
 from posttrain.verifiers.python_code import HiddenTests, ProgramVerifier
+from posttrain.verifiers.quality.measure import Subject
 
 MIN_MUTATION_SCORE = 1.0
 SANDBOX_LIMITS = SandboxLimits(wall_s=6.0, cpu_s=2.0, memory_mib=256, processes=4, output_kib=64, disk_mib=1)
@@ -65,6 +66,13 @@ class PythonFunctions:
 
     def demonstration(self, task: Task) -> str:
         return str(task.hidden["solution"])
+
+    def subject(self, task: Task) -> Subject:
+        """How the task's hidden tests are measured; mutants that its family's probes cannot tell apart are the same."""
+        # A content key begins with its family's arguments, which no two families of a level share.
+        (family,) = (one for one in _FAMILIES[task.level] if task.content_key.startswith(f"{one.arguments}:"))
+        tests = HiddenTests.read(task.hidden)
+        return Subject(task.task_id, self.demonstration(task), tests, SANDBOX_LIMITS, probes=family.probes)
 
     def _problem(self, state: random.Random, level: int, split: Split) -> Problem | None:
         family = state.choice(_FAMILIES[level])

@@ -61,7 +61,12 @@ def test_a_sandbox_that_is_down_is_no_reason_against_the_tests_but_against_admis
 
 
 def test_a_reference_that_is_no_program_is_refused(here: ScriptedSandbox) -> None:
-    for source, complaint in (("def f(:", "no Python"), ("(" * 10_000, "no Python"), ("#" * 30_000, "characters")):
+    for source, complaint in (
+        ("def f(:", "no Python"),
+        ("(" * 10_000, "no Python"),
+        ("1+" * 1_500 + "1", "no Python"),
+        ("#" * 30_000, "characters"),
+    ):
         with pytest.raises(ValueError, match=complaint):
             measured(here, Subject("code/5", source, STRONG))
     assert here.calls == []

@@ -72,6 +72,12 @@ def test_a_reference_that_follows_the_order_of_a_set_is_flaky_under_hash_seeds()
     assert repetition.note == ""
 
 
+def test_a_reference_without_its_function_fails_and_is_not_flaky() -> None:
+    repetition = repeated(LocalSandbox(), "def g(x):\n    return x + 1", TESTS, hash_seeds=1)
+    assert (repetition.failing, repetition.flaky, repetition.num_runs) == ((0, 1, 2), (), 3)
+    assert "hash seeds could not be tried" in repetition.note
+
+
 def test_tuples_and_errors_survive_the_way_back_under_hash_seeds() -> None:
     source = (
         "from dataclasses import dataclass\n@dataclass\nclass P:\n    x: int\ndef f(x):\n    return (P(x).x, [True])"

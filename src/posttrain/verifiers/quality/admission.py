@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from posttrain.core.errors import ConfigError
+from posttrain.core.types import Json
 from posttrain.verifiers.quality.executions import NotMeasured
 from posttrain.verifiers.quality.mutation import Fate
 from posttrain.verifiers.quality.report import QualityReport
@@ -31,6 +32,24 @@ class Thresholds:
 
 
 DEFAULT_THRESHOLDS = Thresholds()
+
+
+@dataclass(frozen=True)
+class Admission:
+    """A report and what it decides; true where the task is admitted."""
+
+    report: QualityReport
+    reasons: tuple[str, ...]
+
+    def __bool__(self) -> bool:
+        return not self.reasons
+
+    def plain(self) -> dict[str, Json]:
+        return {"admitted": bool(self), "reasons": list(self.reasons), **self.report.plain()}
+
+
+def decide(report: QualityReport, thresholds: Thresholds = DEFAULT_THRESHOLDS) -> Admission:
+    return Admission(report, admissible(report, thresholds))
 
 
 def admissible(report: QualityReport, thresholds: Thresholds = DEFAULT_THRESHOLDS) -> tuple[str, ...]:

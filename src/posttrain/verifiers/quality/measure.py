@@ -9,15 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Protocol, runtime_checkable
 
 from posttrain.core.protocols import Sandbox
 from posttrain.core.sandboxing import SandboxLimits
-from posttrain.core.types import Json
-from posttrain.verifiers.program_text import MAX_PROGRAM_CHARACTERS
+from posttrain.core.types import Json, Task
+from posttrain.verifiers.final_answer import Refused
+from posttrain.verifiers.program_text import MAX_PROGRAM_CHARACTERS, read_program
 from posttrain.verifiers.python_code import HiddenTests, same_plain_data
 from posttrain.verifiers.quality.coverage import measure_coverage
 from posttrain.verifiers.quality.difficulty import measure_difficulty
 from posttrain.verifiers.quality.executions import NotMeasured
+from posttrain.verifiers.quality.instrument import instrument
 from posttrain.verifiers.quality.mutation import measure_mutation
 from posttrain.verifiers.quality.repetition import Repetition, repeat
 from posttrain.verifiers.quality.report import QualityReport
@@ -27,7 +30,7 @@ _MAX_CALL_CHARACTERS = 80
 
 @dataclass(frozen=True)
 class Subject:
-    """What is measured: a task's reference and its tests."""
+    """What is measured: a task's reference and its tests. Raises ValueError for a reference that is no Python."""
 
     task: str
     """How the report calls it."""
@@ -40,11 +43,36 @@ class Subject:
     replies: Sequence[str] = ()
     """Sampled from a policy, for the difficulty."""
 
+    def __post_init__(self) -> None:
+        if len(self.reference) > MAX_PROGRAM_CHARACTERS:
+            size = f"{len(self.reference)} of at most {MAX_PROGRAM_CHARACTERS} characters"
+            raise ValueError(f"the reference of task {self.task} has {size}")
+        try:
+            compile(self.reference, "reference.py", "exec", dont_inherit=True)
+            instrument(self.reference, self.tests.function)  # what compiles may still be nested too deeply to rewrite
+        except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+            reason = str(error) or type(error).__name__
+            raise ValueError(f"the reference of task {self.task} is no Python: {reason}") from error
+
+
+def read_reference(reply: str, function: str) -> str:
+    """The program of a task's correct reply, as a verifier reads it. Raises ValueError."""
+    program = read_program(reply, function)
+    if isinstance(program, Refused):
+        raise ValueError(f"the solution cannot be a reference: {program.reason}")
+    return program
+
+
+@runtime_checkable
+class Measurable(Protocol):
+    """A domain that says how its tasks are measured: under its own limits, and with its own probes."""
+
+    def subject(self, task: Task) -> Subject: ...
+
 
 async def measure(sandbox: Sandbox, subject: Subject, num_orders: int = 3, num_hash_seeds: int = 2) -> QualityReport:
-    """Raises ValueError for a reference that is no Python; a failure of the sandbox is in the report."""
+    """A failure of the sandbox is in the report."""
     source, tests, limits = subject.reference, subject.tests, subject.limits
-    _check(subject)
     repetition = await repeat(sandbox, source, tests, limits, num_orders, num_hash_seeds)
     difficulty = await measure_difficulty(sandbox, subject.replies, tests, limits) if subject.replies else None
     refused = _refused(repetition)
@@ -58,16 +86,6 @@ async def measure(sandbox: Sandbox, subject: Subject, num_orders: int = 3, num_h
         mutation=refused or await measure_mutation(sandbox, source, tests, limits, subject.probes),
         difficulty=difficulty,
     )
-
-
-def _check(subject: Subject) -> None:
-    if len(subject.reference) > MAX_PROGRAM_CHARACTERS:
-        size = f"{len(subject.reference)} of at most {MAX_PROGRAM_CHARACTERS} characters"
-        raise ValueError(f"the reference of task {subject.task} has {size}")
-    try:
-        compile(subject.reference, "reference.py", "exec", dont_inherit=True)
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise ValueError(f"the reference of task {subject.task} is no Python: {error}") from error
 
 
 def _refused(repetition: Repetition | NotMeasured) -> NotMeasured | None:

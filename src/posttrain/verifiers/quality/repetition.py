@@ -24,10 +24,11 @@ _DRIVER = """
 import sys
 module = sys.modules["candidate"] = type(sys)("candidate")
 exec(compile({source!r}, "candidate.py", "exec"), module.__dict__)
+function = module.{function}
 answers = []
 for arguments in {inputs!r}:
     try:
-        answers.append(["value", module.{function}(*arguments)])
+        answers.append(["value", function(*arguments)])
     except Exception as error:
         answers.append(["raised", type(error).__name__])
 print()
