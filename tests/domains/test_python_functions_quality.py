@@ -38,13 +38,14 @@ class Tasks:
 
     level: int
     family: Family
+    split: Split = Split.TRAIN
     domain: PythonFunctions = field(default_factory=PythonFunctions)
 
     def first(self, count: int, seed: int) -> list[Task]:
         found: list[Task] = []
         index = 0
         while len(found) < count:
-            task = self.domain.task(Split.TRAIN, seed, index, self.level)
+            task = self.domain.task(self.split, seed, index, self.level)
             if f"f({self.family.arguments})" in task.prompt[0].content:
                 found.append(task)
             index += 1
@@ -60,18 +61,21 @@ def check(tasks: Tasks, count: int, seed: int) -> None:
         report = tasks.measured(sandbox, task)
         assert admissible(report, EVERYTHING) == (), report.text()
         assert isinstance(report.mutation, Mutation)
-        assert len(report.mutation.judged) >= 4, "a score over next to nothing"
+        # A single call, such as abs(x), can only be forgotten: one mistake beside the two constant answers.
+        assert len(report.mutation.judged) >= 3, "a score over constant answers alone"
 
 
+@pytest.mark.parametrize("split", Split)
 @every_family
-def test_hidden_tests_are_worth_admitting(level: int, family: Family) -> None:
-    check(Tasks(level, family), count=2, seed=1)
+def test_hidden_tests_are_worth_admitting(level: int, family: Family, split: Split) -> None:
+    check(Tasks(level, family, split), count=1, seed=1)
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("split", Split)
 @every_family
-def test_a_larger_sample_of_hidden_tests_is_worth_admitting(level: int, family: Family) -> None:
-    check(Tasks(level, family), count=40, seed=2)
+def test_a_larger_sample_of_hidden_tests_is_worth_admitting(level: int, family: Family, split: Split) -> None:
+    check(Tasks(level, family, split), count=40, seed=2)
 
 
 @every_family

@@ -37,9 +37,11 @@ def task(name: str, killed: int, flaky: tuple[int, ...] = (), difficulty: Diffic
     )
 
 
-def shown(*tasks: Admission, width: int = 80, difficulty: DifficultySpread | None = None) -> list[str]:
+def shown(
+    *tasks: Admission, width: int = 80, difficulty: DifficultySpread | None = None, name: str = "tasks.jsonl"
+) -> list[str]:
     stream = io.StringIO()
-    render("tasks.jsonl", "scripted", tasks, difficulty, Console(file=stream, width=width))
+    render(name, "scripted", tasks, difficulty, Console(file=stream, width=width))
     return [" ".join(line.split()) for line in stream.getvalue().splitlines()]
 
 
@@ -81,4 +83,6 @@ def test_the_difficulty_of_tasks_with_replies_is_summed_up() -> None:
 
 
 def test_names_are_no_markup() -> None:
-    assert any("[bold]" in line for line in shown(task("[bold]", killed=20)))
+    lines = shown(task("[red]", killed=20), name="[bold].jsonl")
+    assert "Hidden tests of [bold].jsonl, sandbox scripted" in lines
+    assert any(line.startswith("[red] ") for line in lines)

@@ -41,10 +41,10 @@ def render(
 
 def _table(title: str, tasks: Sequence[Admission]) -> Table:
     table = Table(box=box.SIMPLE, title=Text(title, style="table.title"), title_justify="left")
-    table.add_column("task", overflow="ellipsis")  # the one that shrinks where a terminal is narrow
+    table.add_column("task", overflow="ellipsis")  # the widest, so the one that a narrow terminal cuts
     for column in _COLUMNS:
-        table.add_column(column, justify="right", no_wrap=True)
-    table.add_column("", no_wrap=True)
+        table.add_column(column, justify="right")
+    table.add_column("")
     for task in tasks:
         verdict = Text("admitted") if task else Text("REFUSED", style="bold red")
         table.add_row(Text(task.report.task), *_figures(task), verdict)

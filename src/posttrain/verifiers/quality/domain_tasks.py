@@ -20,8 +20,6 @@ def domain_subjects(domain: Domain, count: int) -> list[Subject]:
     found: dict[str, Subject] = {}
     for level, split, index in itertools.product(range(1, domain.levels + 1), Split, range(count)):
         task = domain.task(split, 0, index, level)
-        if task.task_id in found:
-            continue
         try:
             found[task.task_id] = domain.subject(task) if isinstance(domain, Measurable) else _subject(domain, task)
         except ValueError as error:
