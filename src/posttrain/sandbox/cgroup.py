@@ -97,7 +97,8 @@ class Cgroup:
     def remove(self) -> None:
         """Raises `OSError` where the kernel refuses; then it is tried again with the next one."""
         if self._events >= 0:
-            os.close(self._events)
+            with contextlib.suppress(OSError):  # closed already, by somebody else
+                os.close(self._events)
             self._events = -1
         _left.update(self._folders)
         errors = _remove_left()

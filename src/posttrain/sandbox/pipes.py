@@ -48,6 +48,11 @@ class Pipes:
             if not _is(fd, self._made[fd]):
                 self._fail(f"somebody else closed descriptor {fd}")
                 self._forget(fd)  # if it is open, it is another's
+        try:
+            for fd in [*self._actions][:1]:
+                self._poll.modify(fd, select.EPOLLIN)  # type: ignore[union-attr]  # there is one where there are actions
+        except OSError:
+            self._fail("somebody else closed the poll")
 
     def on_data(self, fd: int, take: Callable[[bytes], None]) -> None:
         os.set_blocking(fd, False)
@@ -98,7 +103,8 @@ class Pipes:
     def send(self, fd: int, data: bytes) -> None:
         """Queue `data`; what a closed reader does not want is dropped."""
         if fd in self._fds:
-            os.set_blocking(fd, False)
+            with contextlib.suppress(OSError):  # closed by somebody else: `_write` tells
+                os.set_blocking(fd, False)
             self._unsent[fd] = memoryview(bytes(self._unsent.get(fd, b"")) + data)
             self._write(fd)
 
@@ -121,7 +127,8 @@ class Pipes:
         self._actions.clear()
         if self._poll:
             self._loop.remove_reader(self._poll.fileno())
-            self._poll.close()
+            with contextlib.suppress(OSError):  # closed already, by somebody else: `check` tells
+                self._poll.close()
             self._poll = None
 
     def _on_ready(self) -> None:
@@ -153,7 +160,11 @@ class Pipes:
         self._unsent[fd] = self._unsent[fd][written:]
         if self._unsent[fd]:
             if fd not in self._actions:
-                self.on_ready(fd, lambda: self._write(fd), select.EPOLLOUT)
+                try:
+                    self.on_ready(fd, lambda: self._write(fd), select.EPOLLOUT)
+                except OSError as error:
+                    self._fail(error)
+                    self.close(fd)
             return
         self.ignore(fd)
         del self._unsent[fd]

@@ -130,13 +130,20 @@ class Slot:
         return self._cgroup is not None and self._cgroup.num_oom_kills() > self._num_oom_kills
 
     def said(self) -> str:
-        """What the server or bubblewrap complained of."""
-        return os.pread(self._diary, 2000, 0).decode(errors="replace").strip() if self._diary >= 0 else ""
+        """What the server or bubblewrap complained of, where it can be read."""
+        try:
+            return os.pread(self._diary, 2000, 0).decode(errors="replace").strip()
+        except OSError:
+            return ""
 
     def close(self) -> None:
         """Idempotent. When it returns, nothing is left of the slot; until then it raises each time, `SandboxError` for
         processes that could not be ended and `OSError` for a control group."""
-        self.control.close()
+        diary, self._diary = self._diary, -1
+        with contextlib.suppress(OSError):  # closed already, by somebody else
+            self.control.close()
+        with contextlib.suppress(OSError):
+            os.close(diary)
         try:
             if self._tree:
                 self._tree.end()
@@ -145,9 +152,6 @@ class Slot:
         finally:
             if self._cgroup:
                 self._cgroup.remove()
-            if self._diary >= 0:
-                os.close(self._diary)
-            self._diary = -1
         if self._lost:
             raise self._lost
 

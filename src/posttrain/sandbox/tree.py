@@ -65,7 +65,8 @@ class Tree:
 
     def kill(self) -> None:
         if self.first >= 0:
-            _send(signal.SIGKILL, self.first)
+            with contextlib.suppress(OSError):  # somebody else has closed it: `end` does without
+                _send(signal.SIGKILL, self.first)
             return
         try:
             self._seize_for_certain()
@@ -85,9 +86,11 @@ class Tree:
         try:
             if self._process.returncode is None:
                 self._await_death()
+        except OSError:  # somebody else has closed a pidfd
+            self._end_by_number()
         finally:
             for pidfd in (self.bwrap, self.first):
-                if pidfd >= 0:
+                with contextlib.suppress(OSError):
                     os.close(pidfd)
             self.bwrap = self.first = -1
 
@@ -131,11 +134,14 @@ class Tree:
         """Without pidfds: bwrap is our child, which keeps its number until we wait for it, and stopped, it does not
         reap its own."""
         self._process.send_signal(signal.SIGSTOP)
-        os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+        with contextlib.suppress(ChildProcessError):  # it had ended
+            os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+        children: list[int] = []
         with contextlib.suppress(OSError):
-            for pid in self._children():
+            children = self._children()
+            for pid in children:
                 os.kill(pid, signal.SIGKILL)
-        self._process.kill()
+        self._process.send_signal(signal.SIGCONT if children else signal.SIGKILL)  # it ends when pid 1 has
         self._process.wait()
 
     def _children(self) -> list[int]:

@@ -23,8 +23,8 @@ _MAX_PACKET = 256
 
 
 async def execute_on(slot: Slot, order: Order, talk: Talk | None = None, word: bytes = ONCE) -> Ended:
-    """Run `order` to its end. `word` is for the server (`inside/server.py`). A slot that did not report is closed
-    afterwards."""
+    """Run `order` to its end. `word` is for the server (`inside/server.py`). A slot that did not report, or whose
+    program did not become ready, is closed afterwards."""
     turn = _Turn(slot, order, talk, word)
     try:
         turn.begin()
@@ -72,7 +72,7 @@ class _Turn:
         self._watch.disarm()
         self._deafen()
         try:
-            if self._report is None or self._failed:
+            if self._report is None or self._failed or not self._watch.ready:
                 self._slot.close()
         except OSError as error:
             raise SandboxError(f"a slot of the sandbox could not be closed: {error}") from error

@@ -65,10 +65,12 @@ def watch_over(program: int, control: int, bell: Bell, *, keep: bool = False) ->
     ledger = _Ledger(program)
     poll = select.poll()
     poll.register(bell.read, select.POLLIN)
-    poll.register(control, select.POLLIN)
+    poll.register(control, select.POLLIN | select.POLLRDHUP)
     stopped = False
     while ledger.status is None and not stopped:
-        events = [fd for fd, _ in poll.poll()]
+        events = dict(poll.poll())
+        if events.get(control, 0) & select.POLLRDHUP:
+            os._exit(0)  # a socket that was shut: what we end for that must not be reported as the program's own end
         stopped = control in events  # the host wants us to stop, or it is gone
         if bell.read in events:
             bell.hush()
