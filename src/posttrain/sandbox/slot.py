@@ -63,7 +63,6 @@ class Slot:
             raise
         finally:
             inside.close()
-        self.control.setblocking(False)
 
     @property
     def alive(self) -> bool:
@@ -173,11 +172,7 @@ class Slot:
             inherited = [inside.fileno(), info_w, code_fd]
             self._tree = Tree(command, stdin=null, stdout=self._diary, stderr=self._diary, pass_fds=inherited)
             inside.close()
-            self.control.settimeout(_START_TIMEOUT_S)
-            try:
-                hello = self.control.recv(64)
-            except OSError as error:
-                raise SandboxError(f"sandbox server did not start: {error}; {self.said()}") from error
+            hello = self._hello(self._tree.bwrap)
             if not hello.startswith(HELLO):
                 raise SandboxError(f"sandbox server did not start: {self.said() or 'it said nothing'}")
             self._tree.hear(os.read(info, 4096))
@@ -188,6 +183,18 @@ class Slot:
             for fd in ours:
                 os.close(fd)
         return int(hello.split()[1])
+
+    def _hello(self, bwrap: int) -> bytes:
+        """Empty where none comes in time, or before bwrap has ended."""
+        poll = select.poll()
+        for fd in (self.control.fileno(), bwrap):
+            poll.register(fd, select.POLLIN)
+        poll.poll(_START_TIMEOUT_S * 1000)
+        self.control.setblocking(False)
+        try:
+            return self.control.recv(64)
+        except OSError:
+            return b""
 
     def _look_at_server(self) -> int:
         """Its address space in bytes. Raises `SandboxError` where the preloads have left threads: a lock that one of

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import secrets
 import select
 import signal
 import subprocess
@@ -20,11 +21,13 @@ _SEIZE_ATTEMPTS, _SEIZE_PAUSE_S = 20, 0.05
 
 class Tree:
     """Pidfds name the two, so no signal can reach a stranger. Killing pid 1 ends all that is inside, and bwrap after
-    it. Raises `SandboxError` where bwrap cannot be started."""
+    it. `command` gets one argument more, by which we know both. Raises `SandboxError` where bwrap cannot be started."""
 
     def __init__(
         self, command: Sequence[str], *, stdin: int, stdout: int, stderr: int, pass_fds: Sequence[int]
     ) -> None:
+        self._mark = secrets.token_hex(16)
+        command = [*command, self._mark]
         try:
             # An empty environment for bwrap itself, and a session of its own, out of the reach of a terminal's Ctrl-C.
             self._process = subprocess.Popen(
@@ -145,8 +148,16 @@ class Tree:
         self._process.wait()
 
     def _children(self) -> list[int]:
-        pids = [int(path.name) for path in Path("/proc").glob("[0-9]*")]
-        return [pid for pid in pids if _parent_of(pid) == self._process.pid]
+        """Pid 1, and not what it has forked; by our mark, since somebody else may have ended bwrap, its parent."""
+        marked = {int(path.name) for path in Path("/proc").glob("[0-9]*") if self._is_marked(path)}
+        marked.discard(self._process.pid)
+        return [pid for pid in marked if _parent_of(pid) not in marked]
+
+    def _is_marked(self, process: Path) -> bool:
+        try:
+            return self._mark.encode() in (process / "cmdline").read_bytes()
+        except (ProcessLookupError, FileNotFoundError):
+            return False
 
 
 def _send(number: signal.Signals, pidfd: int) -> None:
