@@ -176,6 +176,8 @@ class Slot:
             if not hello.startswith(HELLO):
                 raise SandboxError(f"sandbox server did not start: {self.said() or 'it said nothing'}")
             self._tree.hear(os.read(info, 4096))
+            if not self._tree.first_pid:
+                raise SandboxError(f"sandbox server ended as soon as it was there: {self.said()}".removesuffix(": "))
             if self._cgroup:
                 self._cgroup.admit(self._tree.first_pid)
         finally:
