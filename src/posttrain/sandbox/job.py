@@ -33,6 +33,11 @@ module.start(settings)
 _INSIDE = "posttrain.sandbox.inside"
 _SINGLE = ("posttrain.sandbox.plain", f"{_INSIDE}.program", f"{_INSIDE}.warden", f"{_INSIDE}.single")
 _SERVER = (*_SINGLE[:3], *(f"{_INSIDE}.{name}" for name in ("kernel", "lockdown", "box", "files", "testing", "server")))
+_REDUCED = (
+    *_SINGLE[:3],
+    *(f"{_INSIDE}.{name}" for name in ("kernel", "lockdown", "box", "descendants", "headcount", "folder", "server")),
+    f"{_INSIDE}.reduced",
+)
 
 
 class Job(TypedDict):
@@ -61,12 +66,25 @@ class Single(TypedDict):
 
 
 class Server(TypedDict):
-    """For pid 1 of a slot."""
+    """For the server of a slot."""
 
     control: int
     filter: bytes
     preload: list[str]
     paths: list[str]
+
+
+class Reduced(TypedDict):
+    """For the outer process of a slot in reduced isolation, which starts the server."""
+
+    server: Server
+    info: int
+    folder: str
+    """To be made."""
+    readable: list[str]
+    """Paths that are there, and where programs may read."""
+    links: dict[str, str]
+    """Paths of what they may import, by name; they are readable too."""
 
 
 def job_frame(order: Order, *, base_bytes: int = 0, num_ours: int = 1) -> bytes:
@@ -92,6 +110,10 @@ def single_file(single: Single) -> int:
 
 def server_file(server: Server) -> int:
     return _code_file(_SERVER, server)
+
+
+def reduced_file(reduced: Reduced) -> int:
+    return _code_file(_REDUCED, reduced)
 
 
 def _rlimits(limits: SandboxLimits, base_bytes: int, num_ours: int) -> dict[str, int]:

@@ -32,7 +32,8 @@ from posttrain.sandbox.conversation import Conversation
 from posttrain.sandbox.order import Order, call_order, run_order
 from posttrain.sandbox.outcome import judge, too_many_files
 from posttrain.sandbox.pool import Pool
-from posttrain.sandbox.probe import slot_isolation
+from posttrain.sandbox.probe import SlotIsolation, slot_isolation
+from posttrain.sandbox.probe_reduced import reduced_isolation
 from posttrain.sandbox.profile import PROFILES, Profile
 from posttrain.sandbox.session import Ground, Session, open_session
 from posttrain.sandbox.slot import Slot
@@ -47,24 +48,31 @@ class LocalSandbox:
     """Cheap to make; the machine is probed at the first use or question for the `tier`, once per process. `close` it,
     or its slots stay until this process ends."""
 
-    concurrency: int = 2
-    """Executions at once, and servers for each profile in use; more wait, and their waiting is not charged to them."""
-    isolation: Literal["full"] = "full"
-    """What is required; "full" is all there is."""
+    concurrency: int | None = None
+    """Executions at once, and servers for each profile in use; more wait, and their waiting is not charged to them. Two
+    if not given, and one, which is all there can be, in reduced isolation."""
+    isolation: Literal["full", "reduced"] = "full"
+    """What is required. Nothing but this option brings "reduced", which `SECURITY.md` has the price of: it is for
+    machines that allow no namespaces, and has neither `test` nor sessions."""
     sessions: int = 16
     """Open at once, each with a server of its own; more wait."""
     profiles: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict, hash=False)
     """Your own: `{"name": {"preload": ["module"], "distributions": ["package"]}}`, beside python, numpy and pytest."""
 
     def __post_init__(self) -> None:
-        if self.concurrency < 1:
+        if self._at_once < 1:
             raise ConfigError(f"concurrency of the sandbox 'local' is {self.concurrency}; it must be at least 1")
+        if self.isolation == "reduced" and self._at_once > 1:
+            raise ConfigError(
+                f"concurrency of the sandbox 'local' is {self.concurrency}; with isolation 'reduced' it must be 1, "
+                "since all programs have the same user, and limits count by user"
+            )
         assert self._profiles  # bad ones are refused now
 
     @property
     def tier(self) -> IsolationTier:
         """Raises `IsolationUnavailableError`."""
-        return slot_isolation().tier
+        return self._isolation().tier
 
     async def call(
         self,
@@ -102,7 +110,8 @@ class LocalSandbox:
     async def test(
         self, tree: Mapping[str, str], tests: Mapping[str, str], expected: Sequence[str], *, limits: SandboxLimits
     ) -> TestResult:
-        """As the protocol says, by pytest, which must be installed here."""
+        """As the protocol says, by pytest, which must be installed here. Raises `SandboxError` in reduced isolation."""
+        self._refuse_reduced("test")
         session = await self.session(tree, limits=limits)
         try:
             return await session.run_tests(tests, expected, limits=limits)
@@ -113,7 +122,9 @@ class LocalSandbox:
         self, tree: Mapping[str, str], *, limits: SandboxLimits = SESSION_LIMITS, background: bool = False
     ) -> Session:
         """`limits.disk_mib` bounds all that the session writes, its snapshots included. With `background`, processes
-        that a step leaves go on; a step that ran into a limit of time or output ends them all."""
+        that a step leaves go on; a step that ran into a limit of time or output ends them all. Raises `SandboxError` in
+        reduced isolation."""
+        self._refuse_reduced("session")
         resources = AsyncExitStack()
         caller = SANDBOX_CALLER.get(SandboxCaller())
         tier = self.tier
@@ -131,7 +142,7 @@ class LocalSandbox:
 
     def status(self) -> SandboxStatus:
         """Raises `IsolationUnavailableError`."""
-        return local_status(slot_isolation(), self.concurrency, self.figures())
+        return local_status(self._isolation(), self._at_once, self.figures())
 
     async def close(self) -> None:
         """What runs may end; then the slots go. It cannot be used afterwards."""
@@ -160,6 +171,19 @@ class LocalSandbox:
             return RunResult(ResultClass.INFRASTRUCTURE_ERROR, tier, reason=str(error))
         return judge(ended, tier, order.limits, conversation)
 
+    def _isolation(self) -> SlotIsolation:
+        return slot_isolation() if self.isolation == "full" else reduced_isolation()
+
+    @property
+    def _at_once(self) -> int:
+        if self.concurrency is None:
+            return 2 if self.isolation == "full" else 1
+        return self.concurrency
+
+    def _refuse_reduced(self, verb: str) -> None:
+        if self.isolation == "reduced":
+            raise SandboxError(f"the sandbox 'local' has no verb {verb!r} in reduced isolation; it has call and run")
+
     def _profile(self, name: str) -> Profile:
         if name not in self._profiles:
             known = ", ".join(self._profiles)
@@ -177,8 +201,8 @@ class LocalSandbox:
 
     @cached_property
     def _session_pool(self) -> Pool:
-        return Pool(self.sessions, lambda profile: Slot(slot_isolation().host, profile))
+        return Pool(self.sessions, lambda profile: Slot(self._isolation().host, profile))
 
     @cached_property
     def _pool(self) -> Pool:
-        return Pool(self.concurrency, lambda profile: Slot(slot_isolation().host, profile))
+        return Pool(self._at_once, lambda profile: Slot(self._isolation().host, profile))

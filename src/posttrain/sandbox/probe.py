@@ -11,13 +11,14 @@ import asyncio
 import functools
 import platform
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from posttrain.core.errors import IsolationUnavailableError, SandboxError
 from posttrain.core.sandboxing import CallOutput, IsolationTier, OutputStatus, ResultClass, SandboxLimits
+from posttrain.core.types import Json
 from posttrain.sandbox.bubblewrap import Host, find_host
 from posttrain.sandbox.conversation import Conversation
 from posttrain.sandbox.execution import execute
@@ -26,13 +27,14 @@ from posttrain.sandbox.outcome import judge
 from posttrain.sandbox.profile import PROFILES
 from posttrain.sandbox.slot import Slot
 from posttrain.sandbox.turn import execute_on
+from posttrain.sandbox.walls import Walls
 from posttrain.sandbox.watch import Ended
 
 _LOOK_LIMITS = SandboxLimits(wall_s=20.0, processes=4, memory_mib=256, disk_mib=1)
 _ENDLESS_LIMITS = SandboxLimits(wall_s=0.03)
 _Execute = Callable[[Order, Conversation], Awaitable[Ended]]
 
-_ESCAPES = """
+ATTEMPTS = """
 import os, signal, socket
 
 def refused(action, *arguments):
@@ -92,7 +94,8 @@ def visible():
 
 def unreachable(port):
     return all(refused(socket.create_connection, (host, port), 1.0) for host in ("127.0.0.1", "192.0.2.1"))
-
+"""
+_LOOK = """
 HIDDEN = ("/etc/passwd", "/proc/self", "/sys/kernel", "/var/log")
 
 def look(num_processes, port):
@@ -108,13 +111,17 @@ def look(num_processes, port):
     }
 """
 _ENDLESS = "while True: pass"
+_REDUCED = (
+    'or take less on purpose, as an ordinary user: isolation = "reduced" needs Landlock alone, and runs one program at '
+    "a time as your own user, who sees your processes and paths, with nothing to bound the disk that it fills"
+)
 
 
 @dataclass(frozen=True)
 class SlotIsolation:
     """What stands between a program in a slot and this machine."""
 
-    host: Host
+    host: Walls
     tier: IsolationTier
     kernel: str
     landlock_abi: int
@@ -123,58 +130,84 @@ class SlotIsolation:
     """Whether memory and processes are bounded over the whole tree, not for each process alone."""
 
 
+@dataclass(frozen=True)
+class Trial:
+    """A program that tries to get out."""
+
+    isolation: str
+    """Its name for people."""
+    tier: IsolationTier
+    source: str
+    """Defines `look`, which is asked for a sentence for each thing that must hold, and whether it does."""
+    arguments: Sequence[Json] = ()
+    """For `look`, behind the limit of processes and the port of a listener outside."""
+    remedy: str = ""
+    """Empty where there is none."""
+
+    def unavailable(self, why: object) -> IsolationUnavailableError:
+        sentence = f"isolation {self.isolation!r} is not available here: {why}"
+        return IsolationUnavailableError(f"{sentence}; {self.remedy}" if self.remedy else sentence)
+
+
 @functools.cache
 def single_host() -> Host:
     """Blocks for about 0.2 s the first time. Raises `IsolationUnavailableError`."""
     host = find_host()
-    _aside(lambda: _try(host, lambda order, conversation: execute(host, order, conversation)))
+    try_walls(_full(host), lambda order, conversation: execute(host, order, conversation))
     return host
 
 
 @functools.cache
 def slot_isolation() -> SlotIsolation:
-    """Blocks for about 0.2 s the first time. Raises `IsolationUnavailableError`."""
-    host = find_host()
+    """Blocks for about 0.2 s the first time. Raises `IsolationUnavailableError`, which also says what could be had
+    instead."""
     try:
-        slot = Slot(host, PROFILES["python"])
+        host = find_host()
+        found = try_slot(host, lambda _: _full(host))
+    except IsolationUnavailableError as error:
+        raise IsolationUnavailableError(f"{error}; {_REDUCED}") from error
+    tier = IsolationTier.FULL if found.cgroup and not host.as_root else host.tier
+    return replace(found, tier=tier)
+
+
+def _full(host: Host) -> Trial:
+    return Trial("full", host.tier, ATTEMPTS + _LOOK, remedy=remedy(host))
+
+
+def try_slot(walls: Walls, trial: Callable[[int], Trial]) -> SlotIsolation:
+    """`trial` for the Landlock ABI that the slot found. Raises `IsolationUnavailableError`."""
+    try:
+        slot = Slot(walls, PROFILES["python"])
     except SandboxError as error:
-        raise IsolationUnavailableError(f"isolation 'full' is not available here: {error}; {remedy(host)}") from error
+        raise trial(0).unavailable(error) from error
     try:
-        _aside(lambda: _try(host, lambda order, conversation: execute_on(slot, order, conversation)))
-        tier = IsolationTier.FULL if slot.has_cgroup and not host.as_root else host.tier
-        return SlotIsolation(host, tier, platform.release(), slot.landlock_abi, slot.has_cgroup)
+        try_walls(trial(slot.landlock_abi), lambda order, conversation: execute_on(slot, order, conversation))
+        return SlotIsolation(walls, walls.tier, platform.release(), slot.landlock_abi, slot.has_cgroup)
     finally:
         slot.close()
 
 
-def _aside(attempt: Callable[[], Awaitable[None]]) -> None:
-    """In a thread of its own, because the caller may be inside a running event loop."""
-
-    async def wait() -> None:
-        await attempt()
-
+def try_walls(trial: Trial, execute: _Execute) -> None:
+    """In a thread of its own, because the caller may be inside a running event loop. Raises
+    `IsolationUnavailableError`."""
     with ThreadPoolExecutor(max_workers=1) as pool:
-        pool.submit(lambda: asyncio.run(wait())).result()
+        pool.submit(lambda: asyncio.run(_try(trial, execute))).result()
 
 
-async def _try(host: Host, execute: _Execute) -> None:
-    order = Order(limits=_LOOK_LIMITS, source=_ESCAPES, function="look")
+async def _try(trial: Trial, execute: _Execute) -> None:
+    order = Order(limits=_LOOK_LIMITS, source=trial.source, function="look")
     with socket.create_server(("127.0.0.1", 0)) as server:
-        conversation = Conversation([[_LOOK_LIMITS.processes, server.getsockname()[1]]])
-        run = judge(await execute(order, conversation), host.tier, _LOOK_LIMITS, conversation)
+        conversation = Conversation([[_LOOK_LIMITS.processes, server.getsockname()[1], *trial.arguments]])
+        run = judge(await execute(order, conversation), trial.tier, _LOOK_LIMITS, conversation)
     if run.result_class is ResultClass.INFRASTRUCTURE_ERROR:
-        raise IsolationUnavailableError(f"isolation 'full' is not available here: {run.reason}; {remedy(host)}")
+        raise trial.unavailable(run.reason)
     failed = failures(conversation.outputs()[0])
     if failed:
-        raise IsolationUnavailableError(
-            f"isolation 'full' is not available here: bubblewrap starts, but it does not hold that {', '.join(failed)}"
-        )
+        raise replace(trial, remedy="").unavailable(f"programs start, but it does not hold that {', '.join(failed)}")
     order = Order(limits=_ENDLESS_LIMITS, source=_ENDLESS, function="look")
-    run = judge(await execute(order, Conversation([[]])), host.tier, _ENDLESS_LIMITS)
+    run = judge(await execute(order, Conversation([[]])), trial.tier, _ENDLESS_LIMITS)
     if run.result_class is not ResultClass.TIME_LIMIT:
-        raise IsolationUnavailableError(
-            f"isolation 'full' is not available here: an endless program ended as {run.result_class}: {run.reason}"
-        )
+        raise replace(trial, remedy="").unavailable(f"an endless program ended as {run.result_class}: {run.reason}")
 
 
 def failures(look: CallOutput) -> list[str]:

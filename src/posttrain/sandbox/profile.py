@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from posttrain.core.errors import ConfigError
-from posttrain.sandbox.bubblewrap import SITE
 
+SITE = "/site"
 _STANDARD = (
     *("bisect", "collections", "copy", "dataclasses", "datetime", "enum", "functools", "heapq", "itertools", "json"),
     *("math", "operator", "random", "re", "string", "typing"),

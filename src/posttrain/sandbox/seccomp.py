@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import accumulate, groupby
 
-from posttrain.sandbox.system_calls import ALLOWED, CHECKED, KILLED, REFUSED, numbers
+from posttrain.sandbox.system_calls import ALLOWED, CHECKED, KILLED, OF_THE_HOST, REFUSED, numbers
 
 ALLOW = 0x7FFF0000
 KILL = 0x80000000
@@ -39,6 +39,9 @@ _TERMINAL_INJECTION = (0x5412, 0x541C)
 """TIOCSTI, TIOCLINUX."""
 _SOCKET_FAMILIES = (1, 2, 10)
 """UNIX, INET, INET6; in particular not VSOCK, which reaches the host of a virtual machine."""
+_UNIX = 1
+_SENDS_ANYWHERE = 2
+"""A bit that SOCK_DGRAM and SOCK_RAW have, and neither SOCK_STREAM nor SOCK_SEQPACKET."""
 _SCHEDULE_TOGETHER = 62
 """PR_SCHED_CORE, which takes a pid."""
 _PRIORITY_OF_PROCESS, _IO_PRIORITY_OF_PROCESS = 0, 1
@@ -61,6 +64,16 @@ MACHINES = {
     name: Machine(audit_arch, *(numbers(table, name) for table in (ALLOWED, KILLED, REFUSED, CHECKED)))
     for name, audit_arch in (("x86_64", 0xC000003E), ("aarch64", 0xC00000B7))
 }
+
+
+def on_the_host(machine: Machine) -> Machine:
+    """For programs that share the file system and the network with the host. No socket is left to them but pairs that
+    are connected for good: any other could reach whoever listens on a path, which Landlock does not judge either."""
+    passed = {**machine.allowed, **machine.checked}
+    checked = {name: passed[name] for name in (*machine.checked, "socketpair") if name not in OF_THE_HOST}
+    refused = {name: number for name, number in passed.items() if name in OF_THE_HOST}
+    allowed = {name: number for name, number in machine.allowed.items() if name not in checked and name not in refused}
+    return replace(machine, allowed=allowed, refused={**machine.refused, **refused}, checked=checked)
 
 
 @dataclass(frozen=True)
@@ -132,11 +145,13 @@ def _search(runs: list[tuple[int, _Test | int]]) -> _Test | int:
 
 def _checks() -> dict[str, _Test]:
     itself = _decide(0, _JUMP_EQUAL, (_SELF,), ALLOW, _REFUSE)
+    connected = _decide(1, _JUMP_ANY_BIT, (_SENDS_ANYWHERE,), _REFUSE, ALLOW)
     return {
         "clone": _decide(0, _JUMP_ANY_BIT, (_NAMESPACE_FLAGS,), _REFUSE, ALLOW),
         "ioctl": _decide(1, _JUMP_EQUAL, _TERMINAL_INJECTION, _REFUSE, ALLOW),
         "prctl": _decide(0, _JUMP_EQUAL, (_SCHEDULE_TOGETHER,), _REFUSE, ALLOW),
         "socket": _decide(0, _JUMP_EQUAL, _SOCKET_FAMILIES, ALLOW, _NO_FAMILY),
+        "socketpair": _decide(0, _JUMP_EQUAL, (_UNIX,), connected, _NO_FAMILY),
         "prlimit64": itself,
         "sched_setaffinity": itself,
         "sched_setattr": itself,
@@ -149,7 +164,7 @@ def _checks() -> dict[str, _Test]:
     }
 
 
-def _decide(argument: int, test: int, values: tuple[int, ...], then: int, otherwise: int) -> _Test:
+def _decide(argument: int, test: int, values: tuple[int, ...], then: _Test | int, otherwise: int) -> _Test:
     """By the low 32 bits of one argument, which are all that the kernel reads of those we ask about."""
     step: _Test | int = otherwise
     for value in reversed(values):

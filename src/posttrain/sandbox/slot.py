@@ -17,13 +17,13 @@ from pathlib import Path
 
 from posttrain.core.errors import SandboxError
 from posttrain.core.sandboxing import SandboxLimits
-from posttrain.sandbox.bubblewrap import Host
 from posttrain.sandbox.cgroup import Cgroup
 from posttrain.sandbox.inside.server import DONE, HELLO, ONCE, OPEN, STOP
-from posttrain.sandbox.job import Server, job_frame, server_file
+from posttrain.sandbox.job import job_frame
 from posttrain.sandbox.order import MIB, Order
 from posttrain.sandbox.profile import Profile
 from posttrain.sandbox.tree import Tree
+from posttrain.sandbox.walls import Walls
 
 _START_TIMEOUT_S = 30.0
 _FILES_PER_MIB, _FILES_MORE = 256, 64
@@ -35,11 +35,11 @@ class Slot:
     """Starting one blocks for about a tenth of a second. Raises `SandboxError` with what it said where it does not
     start. `control` is for whoever runs an execution on it (`turn.py`)."""
 
-    def __init__(self, host: Host, profile: Profile) -> None:
+    def __init__(self, walls: Walls, profile: Profile) -> None:
         self.profile = profile
         self.reset_s = 0.0
         """What the last replacement of the box took."""
-        self._host = host
+        self._walls = walls
         self._num_oom_kills = 0
         self._tree: Tree | None = None
         self._lost: SandboxError | None = None
@@ -66,10 +66,10 @@ class Slot:
 
     @property
     def alive(self) -> bool:
-        if self._tree is None or self._tree.bwrap < 0:
+        if self._tree is None or self._tree.outer < 0:
             return False
         poll = select.poll()
-        for pidfd in (self._tree.bwrap, self._tree.first):
+        for pidfd in (self._tree.outer, self._tree.first):
             poll.register(pidfd, select.POLLIN)
         return not poll.poll(0)
 
@@ -84,7 +84,7 @@ class Slot:
         return self._cgroup is not None
 
     def job(self, order: Order) -> bytes:
-        return job_frame(order, base_bytes=self._base_bytes, num_ours=0 if self._host.as_root else 1)
+        return job_frame(order, base_bytes=self._base_bytes, num_ours=self._walls.num_ours)
 
     def submit(self, limits: SandboxLimits, descriptors: Sequence[int], word: bytes = ONCE) -> None:
         """Have the server fork: `descriptors` are the child's standard streams, its inputs and its answers. Raises
@@ -113,7 +113,7 @@ class Slot:
 
     def _box(self, limits: SandboxLimits) -> bytes:
         num_files = limits.disk_mib * _FILES_PER_MIB + _FILES_MORE
-        return b"%d %d %d" % (self._host.user(), limits.disk_mib, num_files)
+        return b"%d %d %d" % (self._walls.user(), limits.disk_mib, num_files)
 
     def stop(self) -> None:
         """Have the server end what runs, and report."""
@@ -129,7 +129,7 @@ class Slot:
         return self._cgroup is not None and self._cgroup.num_oom_kills() > self._num_oom_kills
 
     def said(self) -> str:
-        """What the server or bubblewrap complained of, where it can be read."""
+        """What the server, or who was to start it, complained of, where it can be read."""
         try:
             return os.pread(self._diary, 2000, 0).decode(errors="replace").strip()
         except OSError:
@@ -160,19 +160,20 @@ class Slot:
         try:
             info, info_w = os.pipe()
             ours += (info, info_w)
-            server = Server(
-                control=inside.fileno(),
-                filter=self._host.seccomp,
-                preload=list(self.profile.preload),
-                paths=list(self.profile.paths),
-            )
-            ours.append(code_fd := server_file(server))
+            launch = self._walls.launch(self.profile, control=inside.fileno(), info=info_w)
+            ours.append(launch.code_fd)
             ours.append(null := os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC))
-            command = self._host.server_command(code_fd=code_fd, info_fd=info_w, binds=self.profile.binds())
-            inherited = [inside.fileno(), info_w, code_fd]
-            self._tree = Tree(command, stdin=null, stdout=self._diary, stderr=self._diary, pass_fds=inherited)
+            self._tree = Tree(
+                launch.command,
+                stdin=null,
+                stdout=self._diary,
+                stderr=self._diary,
+                pass_fds=[inside.fileno(), info_w, launch.code_fd],
+                environment=launch.environment,
+                clean_up_s=launch.clean_up_s,
+            )
             inside.close()
-            hello = self._hello(self._tree.bwrap)
+            hello = self._hello(self._tree.outer)
             if not hello.startswith(HELLO):
                 raise SandboxError(f"sandbox server did not start: {self.said() or 'it said nothing'}")
             self._tree.hear(os.read(info, 4096))
@@ -186,10 +187,10 @@ class Slot:
                 os.close(fd)
         return int(hello.split()[1])
 
-    def _hello(self, bwrap: int) -> bytes:
-        """Empty where none comes in time, or before bwrap has ended."""
+    def _hello(self, outer: int) -> bytes:
+        """Empty where none comes in time, or before the outer process has ended."""
         poll = select.poll()
-        for fd in (self.control.fileno(), bwrap):
+        for fd in (self.control.fileno(), outer):
             poll.register(fd, select.POLLIN)
         poll.poll(_START_TIMEOUT_S * 1000)
         self.control.setblocking(False)

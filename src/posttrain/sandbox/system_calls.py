@@ -131,6 +131,16 @@ REFUSED = _table("""
 """)
 """A library may try them and does without (EPERM); process_mrelease, because a pidfd does not say whose it is."""
 
+OF_THE_HOST = frozenset(
+    {
+        *("chmod", "fchmod", "fchmodat", "fchmodat2", "chown", "fchown", "lchown", "fchownat"),
+        *("utime", "utimes", "futimesat", "utimensat"),
+        *("setxattr", "lsetxattr", "fsetxattr", "removexattr", "lremovexattr", "fremovexattr"),
+        *("inotify_add_watch", "socket"),
+    }
+)
+"""Refused too where programs are on the host's own file system and network: Landlock does not judge them."""
+
 CHECKED = _table("""
     clone 56/220  ioctl 16/29  prctl 157/167  socket 41/198  prlimit64 302/261  sched_setaffinity 203/122
     sched_setattr 314/274  sched_setparam 142/118  sched_setscheduler 144/119  migrate_pages 256/238

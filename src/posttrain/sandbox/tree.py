@@ -1,4 +1,6 @@
-"""The two processes that bubblewrap makes, and how they are ended for certain: bwrap outside, and pid 1 inside."""
+"""The two processes that walls begin with, and how they are ended for certain: the outer one, which is our child, and
+its child, the first of those inside: bwrap and pid 1, or what stands for them in reduced isolation.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ import select
 import signal
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from posttrain.core.errors import SandboxError
@@ -20,34 +22,50 @@ _SEIZE_ATTEMPTS, _SEIZE_PAUSE_S = 20, 0.05
 
 
 class Tree:
-    """Pidfds name the two, so no signal can reach a stranger. Killing pid 1 ends all that is inside, and bwrap after
-    it. `command` gets one argument more, by which we know both. Raises `SandboxError` where bwrap cannot be started."""
+    """Pidfds name the two, so no signal can reach a stranger. Killing the first ends all that is inside, and the outer
+    one after it; `clean_up_s` is how long that one may take by itself. `command` gets one argument more, by which we
+    know both. Raises `SandboxError` where it cannot be started."""
 
     def __init__(
-        self, command: Sequence[str], *, stdin: int, stdout: int, stderr: int, pass_fds: Sequence[int]
+        self,
+        command: Sequence[str],
+        *,
+        stdin: int,
+        stdout: int,
+        stderr: int,
+        pass_fds: Sequence[int],
+        environment: Mapping[str, str] | None = None,
+        clean_up_s: float = 0.0,
     ) -> None:
+        self._clean_up_s = clean_up_s
         self._mark = secrets.token_hex(16)
         command = [*command, self._mark]
         try:
-            # An empty environment for bwrap itself, and a session of its own, out of the reach of a terminal's Ctrl-C.
+            # Nothing of our environment for bwrap itself, and a session of its own, out of the reach of Ctrl-C.
             self._process = subprocess.Popen(
-                command, stdin=stdin, stdout=stdout, stderr=stderr, env={}, pass_fds=pass_fds, start_new_session=True
+                command,
+                stdin=stdin,
+                stdout=stdout,
+                stderr=stderr,
+                env=environment or {},
+                pass_fds=pass_fds,
+                start_new_session=True,
             )
         except OSError as error:
             raise SandboxError(f"sandbox could not start {command[0]}: {error}") from error
         self.first = -1
-        """Pidfd of pid 1; -1 while unknown."""
+        """Pidfd of the first; -1 while unknown."""
         try:
-            self.bwrap = os.pidfd_open(self._process.pid)
+            self.outer = os.pidfd_open(self._process.pid)
         except OSError as error:
             self._end_by_number()
             raise SandboxError(f"sandbox could not watch {command[0]}: {error}") from error
         self.first_pid = 0
-        """Of pid 1, as the host numbers it; 0 while unknown. Good for looking, not for signals."""
+        """Of the first, as the host numbers it; 0 while unknown. Good for looking, not for signals."""
         self._told = b""
 
     def hear(self, data: bytes) -> None:
-        """Bwrap names pid 1, as one JSON object on its `--info-fd`, before it lets it run."""
+        """The outer one names the first, as one JSON object, before that may run anything."""
         self._told += data
         if not self._told.rstrip().endswith(b"}"):
             return
@@ -75,16 +93,16 @@ class Tree:
             self._seize_for_certain()
         finally:
             _send(signal.SIGKILL, self.first)
-            _send(signal.SIGKILL, self.bwrap)
+            _send(signal.SIGKILL, self.outer)
 
     def reap(self) -> None:
-        """Once bwrap has ended, which it does when pid 1 has, which ends when nobody else is in its namespace."""
+        """Once the outer one has ended, which it does when nobody is left inside."""
         self._process.wait()
 
     def end(self) -> None:
         """Kill whatever is left and wait for it, without an event loop, since the caller may be being cancelled; takes
         milliseconds. Raises `SandboxError` where something cannot be ended. Idempotent."""
-        if self.bwrap < 0:
+        if self.outer < 0:
             return
         try:
             if self._process.returncode is None:
@@ -92,32 +110,30 @@ class Tree:
         except OSError:  # somebody else has closed a pidfd
             self._end_by_number()
         finally:
-            for pidfd in (self.bwrap, self.first):
+            for pidfd in (self.outer, self.first):
                 with contextlib.suppress(OSError):
                     os.close(pidfd)
-            self.bwrap = self.first = -1
+            self.outer = self.first = -1
 
     def _await_death(self) -> None:
-        if self.first < 0:
-            self._seize_for_certain()
-        for pidfd in (self.first, self.bwrap):
-            if pidfd < 0:
-                continue
-            _send(signal.SIGKILL, pidfd)
-            poll = select.poll()
-            poll.register(pidfd, select.POLLIN)
-            if not poll.poll(_LAST_WAIT_S * 1000):
-                raise SandboxError(
-                    f"sandbox process {self._process.pid} was there {_LAST_WAIT_S:.0f} s after it was killed"
-                )
+        _send(signal.SIGKILL, self.first)
+        if not self._clean_up_s or not _has_ended(self.outer, self._clean_up_s):
+            if self.first < 0:
+                self._seize_for_certain()
+            for pidfd in (self.first, self.outer):
+                _send(signal.SIGKILL, pidfd)
+                if pidfd >= 0 and not _has_ended(pidfd, _LAST_WAIT_S):
+                    raise SandboxError(
+                        f"sandbox process {self._process.pid} was there {_LAST_WAIT_S:.0f} s after it was killed"
+                    )
         self._process.wait()
 
     def _seize(self) -> None:
-        """Stop bwrap during its setup and look for pid 1 ourselves. Killing bwrap alone would not do: pid 1, made but
-        not yet told to go on, does not yet die with its parent, and would wait for ever."""
-        _send(signal.SIGSTOP, self.bwrap)
+        """Stop the outer one during its setup and look for the first ourselves. Killing bwrap alone would not do: pid
+        1, made but not yet told to go on, does not yet die with its parent, and would wait for ever."""
+        _send(signal.SIGSTOP, self.outer)
         with contextlib.suppress(ChildProcessError):  # somebody else has reaped it
-            os.waitid(os.P_PIDFD, self.bwrap, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+            os.waitid(os.P_PIDFD, self.outer, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
         for pid in self._children():
             self.first = os.pidfd_open(pid)
 
@@ -134,8 +150,8 @@ class Tree:
                 return
 
     def _end_by_number(self) -> None:
-        """Without pidfds: bwrap is our child, which keeps its number until we wait for it, and stopped, it does not
-        reap its own."""
+        """Without pidfds: the outer one is our child, which keeps its number until we wait for it, and stopped, it does
+        not reap its own."""
         self._process.send_signal(signal.SIGSTOP)
         with contextlib.suppress(ChildProcessError):  # it had ended
             os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
@@ -165,6 +181,12 @@ def _send(number: signal.Signals, pidfd: int) -> None:
     if pidfd >= 0:
         with contextlib.suppress(ProcessLookupError):
             signal.pidfd_send_signal(pidfd, number)
+
+
+def _has_ended(pidfd: int, timeout_s: float) -> bool:
+    poll = select.poll()
+    poll.register(pidfd, select.POLLIN)
+    return bool(poll.poll(timeout_s * 1000))
 
 
 def _parent_of(pid: int) -> int | None:

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 
 from posttrain.sandbox.inside.kernel import check, libc
 from posttrain.sandbox.inside.program import BOX, SCRATCH, WORK
+from posttrain.sandbox.inside.warden import kill_all
 
 _NO_SUID_NO_DEVICES = 2 | 4
 
@@ -22,7 +23,11 @@ _NO_SUID_NO_DEVICES = 2 | 4
 class Box:
     """Of the server, which calls it between programs. Raises `OSError`."""
 
+    kill_all = staticmethod(kill_all)
+    """End whoever may be in there; False when there was none left, dead or alive."""
+
     def __init__(self) -> None:
+        self.path = BOX
         self.layers = -1
         """The folder with the layers, while there is a session."""
         self._overlaid = False
@@ -72,6 +77,10 @@ class Box:
             os.close(self.layers)
             self.layers = -1
         check(libc.umount2(BOX.encode(), 0))
+
+    def num_others(self) -> int:
+        """Processes that count against a program's limit and that the host cannot know of."""
+        return 0
 
     def _unstack(self) -> None:
         if self._overlaid:

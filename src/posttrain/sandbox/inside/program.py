@@ -21,21 +21,25 @@ TYPE_CHECKING = False  # importing typing would cost as much again
 if TYPE_CHECKING:
     from posttrain.sandbox.job import Job
 
+_WORK, _SCRATCH = "work", "tmp"
 BOX = "/run/box"
-WORK = "/run/box/work"
-SCRATCH = "/run/box/tmp"
+"""Where there are mounts; elsewhere each server has its own."""
+WORK = f"{BOX}/{_WORK}"
+SCRATCH = f"{BOX}/{_SCRATCH}"
 OPEN_FILES = 128
 MAX_ERROR_CHARACTERS = 500
 READY = b"R"
 
 
-def become(read: int, answer: int) -> None:
+def become(read: int, answer: int, box: str = BOX, num_others: int = 0) -> None:
     """Does not return. `read` gives the job and then the inputs, each behind its length in 4 bytes; on `answer` go the
-    ready byte, once everything is in place and before the program's first instruction, and then the answers."""
+    ready byte, once everything is in place and before the program's first instruction, and then the answers.
+    `num_others`: processes of this user that the job's limit does not know of."""
     job: Job = marshal.loads(_receive_frame(read))
     verb = job["verb"]
     if not verb:
-        _lay_files(job["files"])
+        _lay_files(box, job["files"])
+    job["rlimits"]["RLIMIT_NPROC"] += num_others
     for name, amount in job["rlimits"].items():
         resource.setrlimit(getattr(resource, name), (amount, amount))
     # The soft limit first, so that the end is SIGXCPU; the hard one for programs that ignore it.
@@ -52,13 +56,14 @@ def become(read: int, answer: int) -> None:
     _serve(source, function, read, answer)
 
 
-def _lay_files(files: "dict[str, str]") -> None:
-    for folder in (WORK, SCRATCH):
+def _lay_files(box: str, files: "dict[str, str]") -> None:
+    work = os.path.join(box, _WORK)
+    for folder in (work, os.path.join(box, _SCRATCH)):
         if not os.path.isdir(folder):  # in a session they are there
             os.mkdir(folder)
-    os.chdir(WORK)
+    os.chdir(work)
     for path, content in files.items():
-        os.makedirs(os.path.dirname(os.path.join(WORK, path)), exist_ok=True)
+        os.makedirs(os.path.dirname(os.path.join(work, path)), exist_ok=True)
         with open(path, "w", encoding="utf-8", newline="") as file:
             file.write(content)
 

@@ -1,4 +1,5 @@
-"""Pid 1 of a slot: a Python that has its imports behind it and forks a child for each program, one at a time.
+"""The server of a slot: a Python that has its imports behind it and forks a child for each program, one at a time.
+Where there is a namespace for processes, it is pid 1 of it.
 
 It reads nothing that a program or its author wrote: a packet is a word and a few numbers, with the descriptors that
 the child gets, so no execution leaves anything in the memory that the next one is a copy of. Between two executions
@@ -17,8 +18,8 @@ import sys
 import time
 
 from posttrain.sandbox.inside.box import Box
-from posttrain.sandbox.inside.lockdown import Lockdown, hide_memory
-from posttrain.sandbox.inside.program import become
+from posttrain.sandbox.inside.lockdown import DEVICE, READ, WRITE, Lockdown, hide_memory
+from posttrain.sandbox.inside.program import BOX, become
 from posttrain.sandbox.inside.warden import Bell, end_all, reap_all, watch_over
 
 TYPE_CHECKING = False
@@ -43,32 +44,41 @@ OPEN, LAYER, STACK, CLOSE = b"open", b"layer", b"stack", b"close"
 then the lower ones. Answered by `DONE`, or by what the kernel said."""
 DONE = b"done\n"
 _INPUT, _ANSWER = 3, 4
+_RULES = (("/", READ), ("/dev", DEVICE), (BOX.rpartition("/")[0], WRITE))
+"""`BOX` gets a new file system each time, so what is allowed there is said of the folder that it stands in, which holds
+nothing else."""
 _MAX_PACKET = 4096
 
 
 def start(server: "Server") -> None:
     """Does not return: not here, and not in a child."""
+    serve(server, Box(), _RULES, network=True)
+
+
+def serve(server: "Server", box: Box, rules: "Sequence[tuple[str, int]]", *, network: bool) -> None:
+    """`rules` and `network` are for the `Lockdown` of programs. Does not return either."""
     hide_memory()
     os.open("/dev/null", os.O_RDONLY)  # whatever is opened or received lies above the numbers of a child's streams
     os.open("/dev/null", os.O_RDONLY)
     sys.path += server["paths"]
     for name in server["preload"]:
         importlib.import_module(name)
-    lockdown = Lockdown(server["filter"])
+    lockdown = Lockdown(server["filter"], rules, network=network)
     control = _socket.socket(fileno=server["control"])
     control.send(HELLO + b" %d" % lockdown.landlock_abi)
     gc.collect()
     gc.freeze()
     gc.disable()
-    _forked(control, lockdown)
+    num_others = _forked(control, lockdown, box)
     gc.enable()
     _reseed()
-    become(_INPUT, _ANSWER)
+    become(_INPUT, _ANSWER, box.path, num_others)
 
 
-def _forked(control: "_socket.socket", lockdown: Lockdown) -> None:
-    """Returns in each child, and in the children only, so that none finds our variables on its stack."""
-    bell, box = Bell(), Box()
+def _forked(control: "_socket.socket", lockdown: Lockdown, box: Box) -> int:
+    """Returns in each child, and in the children only, so that none finds our variables on its stack: the processes
+    beside it that count against its limit."""
+    bell = Bell()
     reset_us = 0
     space = _socket.CMSG_SPACE(NUM_DESCRIPTORS * 4)
     while True:
@@ -86,6 +96,7 @@ def _forked(control: "_socket.socket", lockdown: Lockdown) -> None:
         descriptors = array.array("i", ancillary[0][2])
         if word == ONCE:
             box.fill(*numbers)
+        num_others = box.num_others()
         program = os.fork()
         if program == 0:
             bell.silence()
@@ -94,10 +105,12 @@ def _forked(control: "_socket.socket", lockdown: Lockdown) -> None:
             _confine(box.user, descriptors)
             lockdown.apply(alone=word == ONCE)
             os.closerange(NUM_DESCRIPTORS, 1 << 20)
-            return
+            return num_others
         for fd in descriptors:
             os.close(fd)
-        report = watch_over(program, control.fileno(), bell, keep=word == STEP_AND_KEEP)
+        report = watch_over(
+            program, control.fileno(), bell, box=box.path, kill_all=box.kill_all, keep=word == STEP_AND_KEEP
+        )
         control.send(b"%d %s" % (reset_us, report))
         if word == ONCE:
             started = time.perf_counter()

@@ -1,12 +1,14 @@
 """What pid 1 of a sandbox does while a program runs and after it: reap, count, end everything, and say how it went."""
 
-# Importing pathlib would cost as much as all the rest:
-
 import _signal  # type: ignore[import-not-found]  # `signal` builds enums, which costs as much as starting Python
 import os
 import select
 
 from posttrain.sandbox.inside.program import BOX
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _NEARLY_FULL_BYTES = 1 << 16
 _NEARLY_FULL_FILES = 4
@@ -58,10 +60,27 @@ class _Ledger:
         return True
 
 
-def watch_over(program: int, control: int, bell: Bell, *, keep: bool = False) -> bytes:
-    """Wait until `program` ends or `control` has something to say, then end all processes but ourselves; with `keep`
-    only in the latter case. The report is a line: wait status, CPU in µs, peak in KiB, processes that nobody waited
-    for, and whether the disk is full."""
+def kill_all() -> bool:
+    """End every process of this namespace but ourselves; False when there was none left, dead or alive."""
+    try:
+        os.kill(-1, _signal.SIGKILL)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def watch_over(
+    program: int,
+    control: int,
+    bell: Bell,
+    *,
+    box: str = BOX,
+    kill_all: "Callable[[], bool]" = kill_all,
+    keep: bool = False,
+) -> bytes:
+    """Wait until `program` ends or `control` has something to say, then `kill_all`; with `keep` only in the latter
+    case. The report is a line: wait status, CPU in µs, peak in KiB, processes that nobody waited for, and whether the
+    disk of `box` is full."""
     ledger = _Ledger(program)
     poll = select.poll()
     poll.register(bell.read, select.POLLIN)
@@ -76,9 +95,9 @@ def watch_over(program: int, control: int, bell: Bell, *, keep: bool = False) ->
             bell.hush()
         while ledger.reap(os.WNOHANG):
             pass
-    while (stopped or not keep) and _kill_all() and ledger.reap(0):
+    while (stopped or not keep) and kill_all() and ledger.reap(0):
         pass
-    disk = os.statvfs(BOX)
+    disk = os.statvfs(box)
     no_files = disk.f_files > 0 and disk.f_ffree < _NEARLY_FULL_FILES
     full = no_files or disk.f_bavail * disk.f_frsize < _NEARLY_FULL_BYTES
     return f"{ledger.status} {int(ledger.cpu_s * 1e6)} {ledger.peak_kib} {ledger.num_unawaited} {int(full)}\n".encode()
@@ -92,16 +111,7 @@ def reap_all() -> None:
 
 
 def end_all() -> None:
-    """All processes but ourselves."""
+    """All processes of this namespace but ourselves."""
     ledger = _Ledger(0)
-    while _kill_all() and ledger.reap(0):
+    while kill_all() and ledger.reap(0):
         pass
-
-
-def _kill_all() -> bool:
-    """End every process but ourselves; False when there was none left, dead or alive."""
-    try:
-        os.kill(-1, _signal.SIGKILL)
-    except ProcessLookupError:
-        return False
-    return True
