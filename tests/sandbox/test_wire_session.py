@@ -8,7 +8,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from posttrain.core.sandboxing import IsolationTier, ResultClass, RunResult, SandboxLimits, TestOutcome, TestResult
+from posttrain.core.sandboxing import (
+    CellResult,
+    IsolationTier,
+    ResultClass,
+    RunResult,
+    SandboxLimits,
+    TestOutcome,
+    TestResult,
+)
 from posttrain.sandbox.decode import MalformedError
 from posttrain.sandbox.wire_session import (
     DIFF,
@@ -30,6 +38,10 @@ FORMS: dict[str, tuple[st.SearchStrategy[dict[str, Any]], st.SearchStrategy[Any]
     "exec": (
         st.fixed_dictionaries({"argv": st.lists(st.text()), "stdin": st.text(), "limits": st.just(LIMITS)}),
         st.just(RESULT),
+    ),
+    "cell": (
+        st.fixed_dictionaries({"code": st.text(), "limits": st.just(LIMITS)}),
+        st.builds(CellResult, st.just(RESULT), st.booleans(), st.booleans()),
     ),
     "read": (st.fixed_dictionaries({"path": st.text()}), st.binary()),
     "write": (st.fixed_dictionaries({"path": st.text(), "content": st.binary()}), st.none()),

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
-from posttrain.core.sandboxing import SESSION_LIMITS, CallResult, RunResult, SandboxLimits, TestResult
+from posttrain.core.sandboxing import SESSION_LIMITS, CallResult, CellResult, RunResult, SandboxLimits, TestResult
 from posttrain.core.types import (
     Annotations,
     FloatArray,
@@ -112,6 +112,13 @@ class SandboxSession(Protocol):
     """A work tree that stays between steps, for agents. Paths are relative to its root and cannot leave it."""
 
     async def exec(self, argv: Sequence[str], *, stdin: str = "", limits: SandboxLimits) -> RunResult: ...
+
+    async def cell(self, code: str, *, limits: SandboxLimits) -> CellResult:
+        """Run `code` in the session's one Python, which keeps its variables from cell to cell for as long as it
+        lives; an expression at the end of `code` is printed. Limits of time and output are the cell's, and to run
+        into one ends the interpreter; those of memory and processes are the interpreter's, and the session's."""
+        ...
+
     async def read(self, path: str) -> bytes: ...
     async def write(self, path: str, content: bytes) -> None: ...
 

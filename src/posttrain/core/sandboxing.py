@@ -90,6 +90,19 @@ class RunResult:
     """A sentence for people; empty for OK."""
 
 
+@dataclass(frozen=True)
+class CellResult:
+    """`SandboxSession.cell`. How it went is what the guest's own process says, and good for showing to the guest."""
+
+    run: RunResult
+    """An exception is a PROGRAM_ERROR, with its traceback in `stderr`; so is an exit of the interpreter, whatever its
+    code, and only then is there an `exit_code`, and a peak of memory."""
+    fresh: bool
+    """The interpreter had seen no cell before: variables of earlier ones, where there were any, are lost."""
+    ended: bool
+    """The interpreter is gone with this cell, and the next one will have a fresh one."""
+
+
 class OutputStatus(enum.StrEnum):
     VALUE = "value"
     RAISED = "raised"

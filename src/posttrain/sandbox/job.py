@@ -32,11 +32,15 @@ module.start(settings)
 """
 _INSIDE = "posttrain.sandbox.inside"
 _SINGLE = ("posttrain.sandbox.plain", f"{_INSIDE}.program", f"{_INSIDE}.warden", f"{_INSIDE}.single")
-_SERVER = (*_SINGLE[:3], *(f"{_INSIDE}.{name}" for name in ("kernel", "lockdown", "box", "files", "testing", "server")))
+_SERVER = (
+    *_SINGLE[:3],
+    *(f"{_INSIDE}.{name}" for name in ("kernel", "lockdown", "box", "files", "testing")),
+    *(f"{_INSIDE}.{name}" for name in ("census", "cells", "interpreter", "server")),
+)
 _REDUCED = (
     *_SINGLE[:3],
-    *(f"{_INSIDE}.{name}" for name in ("kernel", "lockdown", "box", "descendants", "headcount", "folder", "server")),
-    f"{_INSIDE}.reduced",
+    *(f"{_INSIDE}.{name}" for name in ("kernel", "lockdown", "box", "descendants", "headcount", "folder")),
+    *(f"{_INSIDE}.{name}" for name in ("census", "cells", "interpreter", "server", "reduced")),
 )
 
 

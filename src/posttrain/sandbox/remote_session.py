@@ -15,9 +15,10 @@ from functools import partial
 from typing import Any, TypeVar
 
 from posttrain.core.errors import SandboxError, UserError
-from posttrain.core.sandboxing import RunResult, SandboxLimits, TestResult
+from posttrain.core.sandboxing import CellResult, RunResult, SandboxLimits, TestResult
 from posttrain.sandbox.link import Link, ServerFault
 from posttrain.sandbox.wire_session import (
+    CELL,
     CLOSE,
     DIFF,
     EDIT,
@@ -70,6 +71,9 @@ class RemoteSession:
 
     async def exec(self, argv: Sequence[str], *, stdin: str = "", limits: SandboxLimits) -> RunResult:
         return await self._do(EXEC, limits, argv=argv, stdin=stdin, limits=limits)
+
+    async def cell(self, code: str, *, limits: SandboxLimits) -> CellResult:
+        return await self._do(CELL, limits, code=code, limits=limits)
 
     async def read(self, path: str) -> bytes:
         return await self._do(READ, path=path)

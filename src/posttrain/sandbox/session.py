@@ -3,7 +3,9 @@
 The base of the tree is layer 0. A snapshot freezes the upper layer and puts a new one on it; restoring is another
 choice of layers, so neither depends on how much is in the tree. A step is a program like any other, with limits of
 its own, and its turn among all executions; what it leaves running ends with it unless the session was opened for
-background processes. One verb at a time; others wait.
+background processes. The interpreter (`interpreter.py`) lives on through steps and file verbs. It ends with a restore,
+with tests, and with a snapshot where it, or what it started, has files of the tree open, since an overlay in use cannot
+be changed; the next cell says that it has a fresh one. One verb at a time; others wait.
 """
 
 from __future__ import annotations
@@ -14,8 +16,17 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from dataclasses import dataclass, replace
 
 from posttrain.core.errors import SandboxError, UserError
-from posttrain.core.sandboxing import IsolationTier, ResultClass, RunResult, SandboxLimits, TestOutcome, TestResult
-from posttrain.sandbox.inside.server import CLOSE, LAYER, STACK, STEP, STEP_AND_KEEP, TRUSTED
+from posttrain.core.sandboxing import (
+    CellResult,
+    IsolationTier,
+    ResultClass,
+    RunResult,
+    SandboxLimits,
+    TestOutcome,
+    TestResult,
+)
+from posttrain.sandbox.inside.server import CLOSE, LAYER, QUIT, STACK, STEP, STEP_AND_KEEP, SWEEP, TRUSTED
+from posttrain.sandbox.interpreter import Interpreter
 from posttrain.sandbox.order import MIB, Order, check_path, run_order
 from posttrain.sandbox.outcome import judge
 from posttrain.sandbox.records import Record, Records
@@ -54,6 +65,7 @@ class Session:
     ) -> None:
         self._ground, self._resources, self._tree = ground, resources, tree
         self._limits, self._background = limits, background
+        self._interpreter = Interpreter(ground.slot, ground.tier, limits, background=background)
         self._upper = _FIRST_UPPER
         self._lowers: tuple[int, ...] = (_BASE,)
         self._last = _FIRST_UPPER
@@ -68,6 +80,14 @@ class Session:
         async with self._verb():
             ended = await self._run(order, STEP_AND_KEEP if self._background else STEP)
         return judge(ended, self._ground.tier, order.limits)
+
+    async def cell(self, code: str, *, limits: SandboxLimits) -> CellResult:
+        """`limits.memory_mib`, `processes` and `disk_mib` are those of the session, whatever is asked for."""
+        async with self._verb():
+            result = await self._interpreter.run(code, limits)
+            if result.ended and self._ground.slot.alive:
+                await self._end_interpreter()  # it may have been done in the moment in which it was stopped
+        return result
 
     async def read(self, path: str) -> bytes:
         return (await self._one("read", _checked(path))).body
@@ -104,6 +124,7 @@ class Session:
         async with self._verb():
             if snapshot not in self._snapshots:
                 raise UserError(f"there is no snapshot {snapshot!r} in this session")
+            await self._end_interpreter()
             before = {self._upper, *self._lowers}
             await self._stack(self._last + 1, self._snapshots[snapshot])
             kept = {layer for lowers in self._snapshots.values() for layer in lowers} | {self._upper}
@@ -129,6 +150,8 @@ class Session:
             raise UserError("a test run needs the ids of the tests that count: none are expected")
         laid = run_order(("-",), tests, "", limits).files
         async with self._verb():
+            await self._change(SWEEP)
+            self._interpreter.ended()
             layer = await self._lay_tests(laid)
             try:
                 before = await self._hash()
@@ -155,6 +178,7 @@ class Session:
         self._closed = True
         try:
             await self._dropped()
+            self._interpreter.ended()
             if self._ground.slot.alive:
                 await self._ground.slot.change(CLOSE)
         except OSError:
@@ -228,10 +252,19 @@ class Session:
         try:
             await self._ground.slot.change(word, *numbers)
         except OSError as error:
-            if "busy" in str(error):
+            if "busy" in str(error) and self._interpreter.alive:
+                await self._end_interpreter()
+                await self._change(word, *numbers)
+            elif "busy" in str(error):
                 raise UserError("background processes of the session still use its work tree: end them first") from None
-            self._ground.slot.close()
-            raise SandboxError(f"the session is lost: {error}") from error
+            else:
+                self._ground.slot.close()
+                raise SandboxError(f"the session is lost: {error}") from error
+
+    async def _end_interpreter(self) -> None:
+        """With all that it started, but for background processes."""
+        await self._change(QUIT if self._background else SWEEP)
+        self._interpreter.ended()
 
     async def _trusted(self, name: str, *arguments: object) -> Sequence[Record]:
         heard = Records(2 * self._limits.disk_mib * MIB + MIB)

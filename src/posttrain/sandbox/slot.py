@@ -39,6 +39,8 @@ class Slot:
         self.profile = profile
         self.reset_s = 0.0
         """What the last replacement of the box took."""
+        self.beside: SandboxLimits | None = None
+        """Of what lives on while others run; they do not share theirs with it."""
         self._walls = walls
         self._num_oom_kills = 0
         self._tree: Tree | None = None
@@ -84,13 +86,18 @@ class Slot:
         return self._cgroup is not None
 
     def job(self, order: Order) -> bytes:
-        return job_frame(order, base_bytes=self._base_bytes, num_ours=self._walls.num_ours)
+        num_ours = self._walls.num_ours
+        if self.beside:
+            num_ours += num_ours + self.beside.processes  # a step has a warden then
+        return job_frame(order, base_bytes=self._base_bytes, num_ours=num_ours)
 
     def submit(self, limits: SandboxLimits, descriptors: Sequence[int], word: bytes = ONCE) -> None:
         """Have the server fork: `descriptors` are the child's standard streams, its inputs and its answers. Raises
         `OSError` where the server is gone."""
         if self._cgroup:
-            self._cgroup.limit((limits.memory_mib + limits.disk_mib) * MIB + _MEMORY_MORE, 1 + limits.processes)
+            memory_mib = limits.memory_mib + limits.disk_mib + (self.beside.memory_mib if self.beside else 0)
+            processes = 1 + limits.processes + (1 + self.beside.processes if self.beside else 0)
+            self._cgroup.limit(memory_mib * MIB + _MEMORY_MORE, processes)
             self._num_oom_kills = self._cgroup.num_oom_kills()
         packet = b"%s %s" % (word, self._box(limits)) if word == ONCE else word
         socket.send_fds(self.control, [packet], descriptors)

@@ -11,7 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from posttrain.core.errors import SandboxError, UserError
 from posttrain.core.sandbox_status import SandboxStatus
-from posttrain.core.sandboxing import RunResult, SandboxCaller, SandboxLimits, TestResult
+from posttrain.core.sandboxing import CellResult, RunResult, SandboxCaller, SandboxLimits, TestResult
 from posttrain.sandbox.decode import MalformedError
 
 T = TypeVar("T")
@@ -80,5 +80,6 @@ def _no_number(name: str) -> NoReturn:
 
 
 _ADAPTERS: dict[type[Any], TypeAdapter[Any]] = {
-    record: TypeAdapter(record) for record in (SandboxLimits, SandboxCaller, RunResult, TestResult, SandboxStatus)
+    record: TypeAdapter(record)
+    for record in (SandboxLimits, SandboxCaller, RunResult, CellResult, TestResult, SandboxStatus)
 }

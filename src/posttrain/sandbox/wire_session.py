@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any, Generic, TypeVar
 
-from posttrain.core.sandboxing import RunResult, SandboxCaller, SandboxLimits, TestResult
+from posttrain.core.sandboxing import CellResult, RunResult, SandboxCaller, SandboxLimits, TestResult
 from posttrain.sandbox.decode import MalformedError
 from posttrain.sandbox.order import MIB
 from posttrain.sandbox.wire import max_test_answer_bytes
@@ -122,10 +122,12 @@ _FILES: Form[dict[str, str]] = Form(dict, read_files)
 _CHANGES: Form[dict[str, bytes | None]] = Form(_write_changes, _changes)
 _LIMITS: Form[SandboxLimits] = Form(asdict, partial(filled, SandboxLimits))
 _RUN: Form[RunResult] = Form(asdict, partial(filled, RunResult))
+_CELL: Form[CellResult] = Form(asdict, partial(filled, CellResult))
 _TESTS: Form[TestResult] = Form(asdict, partial(filled, TestResult))
 _OPENED: Form[Opened] = Form(asdict, _opened)
 
 EXEC = Verb("exec", {"argv": _TEXTS, "stdin": _TEXT, "limits": _LIMITS}, _RUN)
+CELL = Verb("cell", {"code": _TEXT, "limits": _LIMITS}, _CELL)
 READ = Verb("read", {"path": _TEXT}, _BYTES, repeatable=True)
 WRITE = Verb("write", {"path": _TEXT, "content": _BYTES}, _NOTHING)
 EDIT = Verb("edit", {"path": _TEXT, "old": _TEXT, "new": _TEXT}, _NOTHING)
@@ -138,7 +140,7 @@ FORK = Verb("fork", {}, _OPENED)
 """Its answer is another session, under a name and a lease of its own."""
 
 VERBS: Mapping[str, Verb[Any]] = {
-    verb.name: verb for verb in (EXEC, READ, WRITE, EDIT, LIST, RUN_TESTS, SNAPSHOT, RESTORE, DIFF, FORK)
+    verb.name: verb for verb in (EXEC, CELL, READ, WRITE, EDIT, LIST, RUN_TESTS, SNAPSHOT, RESTORE, DIFF, FORK)
 }
 
 

@@ -35,7 +35,7 @@ def become(read: int, answer: int, box: str = BOX, num_others: int = 0) -> None:
     """Does not return. `read` gives the job and then the inputs, each behind its length in 4 bytes; on `answer` go the
     ready byte, once everything is in place and before the program's first instruction, and then the answers.
     `num_others`: processes of this user that the job's limit does not know of."""
-    job: Job = marshal.loads(_receive_frame(read))
+    job: Job = marshal.loads(receive_frame(read))
     verb = job["verb"]
     if not verb:
         _lay_files(box, job["files"])
@@ -99,7 +99,7 @@ def _serve(source: str, function: str, read: int, answer: int) -> None:
         _send(answer, f'{{"load_failed":{_describe(error)},"limit":"{_limit(error)}"}}')
         raise
     while True:
-        frame = _receive_frame(read)
+        frame = receive_frame(read)
         if not frame:
             break
         token, arguments = marshal.loads(frame)
@@ -139,7 +139,7 @@ def _limit(error: Exception) -> str:
     return ""
 
 
-def _receive_frame(fd: int) -> "bytes | bytearray":
+def receive_frame(fd: int) -> "bytes | bytearray":
     """Empty at the end of the input."""
     header = _receive(fd, 4)
     return _receive(fd, int.from_bytes(header, "big")) if header else b""

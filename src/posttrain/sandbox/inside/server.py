@@ -18,6 +18,8 @@ import sys
 import time
 
 from posttrain.sandbox.inside.box import Box
+from posttrain.sandbox.inside.cells import Cells, Warden
+from posttrain.sandbox.inside.interpreter import interpret
 from posttrain.sandbox.inside.lockdown import DEVICE, READ, WRITE, Lockdown, hide_memory
 from posttrain.sandbox.inside.program import BOX, become
 from posttrain.sandbox.inside.warden import Bell, end_all, reap_all, watch_over
@@ -38,10 +40,14 @@ ONCE, STEP, STEP_AND_KEEP, TRUSTED = b"once", b"step", b"keep", b"trusted"
 """Each comes with descriptors, forks, and is answered by a report, before which stands how many microseconds the last
 replacement of the box took. ONCE, with a user, MiB and a number of files behind
 it, has a box of its own. The others are a session's: STEP_AND_KEEP leaves processes alive, and TRUSTED is for our own
-code, which stands in the folder of the layers."""
+code, which stands in the folder of the layers and leaves whoever is alive in peace."""
+CELL, CELL_AND_KEEP = b"cell", b"cell-keep"
+"""The same for the session's interpreter, which is forked where there is none (`cells.py`)."""
 OPEN, LAYER, STACK, CLOSE = b"open", b"layer", b"stack", b"close"
 """A session's box: a user, MiB and a number of files; the number of a new layer; the number of the upper one or -1,
 then the lower ones. Answered by `DONE`, or by what the kernel said."""
+QUIT, SWEEP = b"quit", b"sweep"
+"""End a session's interpreter; end all its processes. Answered like those."""
 DONE = b"done\n"
 _INPUT, _ANSWER = 3, 4
 _RULES = (("/", READ), ("/dev", DEVICE), (BOX.rpartition("/")[0], WRITE))
@@ -69,16 +75,18 @@ def serve(server: "Server", box: Box, rules: "Sequence[tuple[str, int]]", *, net
     gc.collect()
     gc.freeze()
     gc.disable()
-    num_others = _forked(control, lockdown, box)
+    word, num_others = _forked(control, lockdown, box)
     gc.enable()
     _reseed()
+    if word in (CELL, CELL_AND_KEEP):
+        interpret(_INPUT)
     become(_INPUT, _ANSWER, box.path, num_others)
 
 
-def _forked(control: "_socket.socket", lockdown: Lockdown, box: Box) -> int:
-    """Returns in each child, and in the children only, so that none finds our variables on its stack: the processes
-    beside it that count against its limit."""
-    bell = Bell()
+def _forked(control: "_socket.socket", lockdown: Lockdown, box: Box) -> "tuple[bytes, int]":
+    """Returns in each child, and in the children only, so that none finds our variables on its stack: the word that
+    the child is for, and the processes beside it that count against its limit."""
+    bell, cells = Bell(), Cells()
     reset_us = 0
     space = _socket.CMSG_SPACE(NUM_DESCRIPTORS * 4)
     while True:
@@ -90,27 +98,37 @@ def _forked(control: "_socket.socket", lockdown: Lockdown, box: Box) -> int:
         numbers = [int(number) for number in rest]
         if word == STOP:
             continue  # it crossed our report
-        if word in (OPEN, LAYER, STACK, CLOSE):
-            control.send(_change(box, word, numbers))
+        if word in (OPEN, LAYER, STACK, CLOSE, QUIT, SWEEP):
+            control.send(_change(box, cells, word, numbers))
             continue
         descriptors = array.array("i", ancillary[0][2])
         if word == ONCE:
             box.fill(*numbers)
+        warden = Warden() if word == STEP and cells.alive else None
+        if warden and not warden.fork():
+            _close(descriptors)
+            control.send(b"%d %s" % (reset_us, warden.report()))
+            continue
         num_others = box.num_others()
-        program = os.fork()
+        in_cells = word in (CELL, CELL_AND_KEEP)
+        program = cells.take(descriptors) if in_cells else os.fork()
         if program == 0:
+            inherited = (0, 1, 2, cells.link) if in_cells else descriptors
             bell.silence()
             if word == TRUSTED:
                 os.fchdir(box.layers)
-            _confine(box.user, descriptors)
-            lockdown.apply(alone=word == ONCE)
-            os.closerange(NUM_DESCRIPTORS, 1 << 20)
-            return num_others
-        for fd in descriptors:
-            os.close(fd)
-        report = watch_over(
-            program, control.fileno(), bell, box=box.path, kill_all=box.kill_all, keep=word == STEP_AND_KEEP
-        )
+            _confine(box.user, inherited)
+            lockdown.apply(alone=word in (ONCE, CELL))
+            os.closerange(len(inherited), 1 << 20)
+            return word, num_others
+        _close(descriptors)
+        keep = word in (STEP_AND_KEEP, CELL_AND_KEEP, TRUSTED)
+        if in_cells:
+            report = cells.watch_over(program, control.fileno(), bell, keep=keep)
+        else:
+            report = watch_over(program, control.fileno(), bell, box=box.path, kill_all=box.kill_all, keep=keep)
+        if warden:
+            warden.tell(report)
         control.send(b"%d %s" % (reset_us, report))
         if word == ONCE:
             started = time.perf_counter()
@@ -132,7 +150,7 @@ def _wait_for_packet(control: "_socket.socket", bell: Bell) -> None:
             return
 
 
-def _change(box: Box, word: bytes, numbers: "list[int]") -> bytes:
+def _change(box: Box, cells: Cells, word: bytes, numbers: "list[int]") -> bytes:
     try:
         if word == OPEN:
             box.fill(*numbers)
@@ -141,12 +159,21 @@ def _change(box: Box, word: bytes, numbers: "list[int]") -> bytes:
             box.make_layer(numbers[0])
         elif word == STACK:
             box.stack(numbers[0] if numbers[0] >= 0 else None, numbers[1:])
+        elif word == QUIT:
+            cells.end()
         else:
             end_all()
-            box.empty()
+            cells.end()
+            if word == CLOSE:
+                box.empty()
     except OSError as error:
         return f"{error.strerror}\n".encode()
     return DONE
+
+
+def _close(descriptors: "Sequence[int]") -> None:
+    for fd in descriptors:
+        os.close(fd)
 
 
 def _confine(user: int, descriptors: "Sequence[int]") -> None:

@@ -33,8 +33,17 @@ class Bell:
         os.close(self._write)
 
 
-class _Ledger:
-    """What the reaped processes used."""
+def kill_all() -> bool:
+    """End every process of this namespace but ourselves; False when there was none left, dead or alive."""
+    try:
+        os.kill(-1, _signal.SIGKILL)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+class Ledger:
+    """What the reaped processes used; `program` is the one whose wait status counts."""
 
     def __init__(self, program: int) -> None:
         self.program = program
@@ -59,14 +68,43 @@ class _Ledger:
             self.num_unawaited += 1
         return True
 
+    def reap_dead(self) -> None:
+        while self.reap(os.WNOHANG):
+            pass
 
-def kill_all() -> bool:
-    """End every process of this namespace but ourselves; False when there was none left, dead or alive."""
-    try:
-        os.kill(-1, _signal.SIGKILL)
-    except ProcessLookupError:
+    def wait(self, control: int, bell: Bell, said: int = -1) -> bool:
+        """Until the program ends, or `said` is readable, or `control` is, which is true: the host wants us to stop, or
+        it is gone."""
+        poll = select.poll()
+        poll.register(control, select.POLLIN | select.POLLRDHUP)
+        for fd in (bell.read, *((said,) if said >= 0 else ())):
+            poll.register(fd, select.POLLIN)
+        while self.status is None:
+            events = dict(poll.poll())
+            if events.get(control, 0) & select.POLLRDHUP:
+                os._exit(0)  # a socket that was shut: what we end for that must not be reported as the program's end
+            if bell.read in events:
+                bell.hush()
+            self.reap_dead()
+            if control in events:
+                return True
+            if said in events:
+                break
         return False
-    return True
+
+    def end_all(self, kill_all: "Callable[[], bool]" = kill_all) -> None:
+        """All processes but ourselves, where nobody says otherwise."""
+        while kill_all() and self.reap(0):
+            pass
+
+    def report(self, box: str = BOX) -> bytes:
+        """A line: wait status, CPU in µs, peak in KiB, processes that nobody waited for, and whether the disk of `box`
+        is full."""
+        disk = os.statvfs(box)
+        no_files = disk.f_files > 0 and disk.f_ffree < _NEARLY_FULL_FILES
+        full = no_files or disk.f_bavail * disk.f_frsize < _NEARLY_FULL_BYTES
+        used = f"{int(self.cpu_s * 1e6)} {self.peak_kib} {self.num_unawaited}"
+        return f"{self.status} {used} {int(full)}\n".encode()
 
 
 def watch_over(
@@ -79,39 +117,19 @@ def watch_over(
     keep: bool = False,
 ) -> bytes:
     """Wait until `program` ends or `control` has something to say, then `kill_all`; with `keep` only in the latter
-    case. The report is a line: wait status, CPU in µs, peak in KiB, processes that nobody waited for, and whether the
-    disk of `box` is full."""
-    ledger = _Ledger(program)
-    poll = select.poll()
-    poll.register(bell.read, select.POLLIN)
-    poll.register(control, select.POLLIN | select.POLLRDHUP)
-    stopped = False
-    while ledger.status is None and not stopped:
-        events = dict(poll.poll())
-        if events.get(control, 0) & select.POLLRDHUP:
-            os._exit(0)  # a socket that was shut: what we end for that must not be reported as the program's own end
-        stopped = control in events  # the host wants us to stop, or it is gone
-        if bell.read in events:
-            bell.hush()
-        while ledger.reap(os.WNOHANG):
-            pass
-    while (stopped or not keep) and kill_all() and ledger.reap(0):
-        pass
-    disk = os.statvfs(box)
-    no_files = disk.f_files > 0 and disk.f_ffree < _NEARLY_FULL_FILES
-    full = no_files or disk.f_bavail * disk.f_frsize < _NEARLY_FULL_BYTES
-    return f"{ledger.status} {int(ledger.cpu_s * 1e6)} {ledger.peak_kib} {ledger.num_unawaited} {int(full)}\n".encode()
+    case. Returns the report."""
+    ledger = Ledger(program)
+    stopped = ledger.wait(control, bell)
+    if stopped or not keep:
+        ledger.end_all(kill_all)
+    return ledger.report(box)
 
 
 def reap_all() -> None:
     """What is dead already."""
-    ledger = _Ledger(0)
-    while ledger.reap(os.WNOHANG):
-        pass
+    Ledger(0).reap_dead()
 
 
 def end_all() -> None:
     """All processes of this namespace but ourselves."""
-    ledger = _Ledger(0)
-    while kill_all() and ledger.reap(0):
-        pass
+    Ledger(0).end_all()
