@@ -471,4 +471,4 @@ def test_a_malformed_request_is_refused(tmp_path: Path, path: str, body: bytes) 
 def test_a_verb_that_only_a_newer_client_knows_is_refused_by_name(tmp_path: Path) -> None:
     with serving(ScriptedSandbox(), tmp_path) as server:
         found = post(server, VERB, A_VERB.replace(b'"write"', b'"dance"'))
-    assert (found.status_code, "no verb 'dance'; it has exec, read" in found.text) == (400, True)
+    assert (found.status_code, "no verb 'dance'; it has exec, cell" in found.text) == (400, True)
