@@ -119,6 +119,17 @@ def test_background_processes_go_on_where_they_were_asked_for(within: Within) ->
     within(steps, background=True)
 
 
+def test_file_verbs_leave_background_processes_alone(within: Within) -> None:
+    async def steps(session: SandboxSession) -> None:
+        await sh(session, "sleep 60 & echo $! > pid")
+        await session.write("b", b"")
+        await session.read("b")
+        await session.diff()
+        assert (await sh(session, "kill -0 $(cat pid) && echo alive")).stdout == "alive\n"
+
+    within(steps, background=True)
+
+
 def test_verbs_read_write_edit_and_list(within: Within) -> None:
     async def steps(session: SandboxSession) -> None:
         await session.write("new/deep/b.bin", bytes(range(256)))

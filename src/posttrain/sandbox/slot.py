@@ -27,6 +27,9 @@ from posttrain.sandbox.walls import Walls
 
 _START_TIMEOUT_S = 30.0
 _FILES_PER_MIB, _FILES_MORE = 256, 64
+_NUM_OURS = 2
+"""Processes, at most: the server, and one that it forks for itself (`inside/cells.py`), also when a program has all it
+may have. It is the limit by user that holds a program to its number exactly."""
 _MEMORY_MORE = 16 * MIB
 """Of the tree, over the limit of one process: pages of the server that are written to, and the kernel's own."""
 
@@ -96,8 +99,8 @@ class Slot:
         `OSError` where the server is gone."""
         if self._cgroup:
             memory_mib = limits.memory_mib + limits.disk_mib + (self.beside.memory_mib if self.beside else 0)
-            processes = 1 + limits.processes + (1 + self.beside.processes if self.beside else 0)
-            self._cgroup.limit(memory_mib * MIB + _MEMORY_MORE, processes)
+            processes = limits.processes + (self.beside.processes if self.beside else 0)
+            self._cgroup.limit(memory_mib * MIB + _MEMORY_MORE, _NUM_OURS + processes)
             self._num_oom_kills = self._cgroup.num_oom_kills()
         packet = b"%s %s" % (word, self._box(limits)) if word == ONCE else word
         socket.send_fds(self.control, [packet], descriptors)
