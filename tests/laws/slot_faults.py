@@ -75,7 +75,7 @@ class Stage:
     def trees(self) -> list[tuple[int, ...]]:
         """Bubblewrap, and pid 1 where it is there already, of each slot, one that is just being started included."""
         found = []
-        for bwrap in (child for task in Path("/proc/self/task").iterdir() for child in _children(task)):
+        for bwrap in own_children():
             if self.mark.encode() in command_line(bwrap):
                 found.append((bwrap, *_children(Path(f"/proc/{bwrap}/task/{bwrap}"))))
         return found
@@ -342,6 +342,11 @@ def command_line(pid: int) -> bytes:
         return Path(f"/proc/{pid}/cmdline").read_bytes()
     except (FileNotFoundError, ProcessLookupError):
         return b""
+
+
+def own_children() -> list[int]:
+    """Those that nobody has waited for included."""
+    return [child for task in Path("/proc/self/task").iterdir() for child in _children(task)]
 
 
 def _children(task: Path) -> list[int]:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.laws.slot_faults import FAULTS, Refusal, Stage, command_line
+from tests.laws.slot_faults import FAULTS, Refusal, Stage, command_line, own_children
 
 from posttrain.core.sandboxing import OutputStatus, ResultClass, RunResult, SandboxLimits
 from posttrain.core.types import Json
@@ -73,7 +73,7 @@ def _runs(argv: tuple[str, ...], stdin: str, stdout: str, exit_code: int) -> Pro
 PROGRAMS = {
     "quick": _answers("def f(x): return x * 2", (21, (_VALUE, 42))),
     "inputs": _answers("def f(x): return x * x", *((n, (_VALUE, n * n)) for n in range(12))),
-    "long": _answers("def f(x): return x[::-1]", (_LONG, (_VALUE, _LONG[::-1]))),
+    "long": _answers("def f(x): return x[::-1]", ([], (_VALUE, [])), (_LONG, (_VALUE, _LONG[::-1]))),
     "prints": _answers(
         "def f(x):\n    print('x' * 9999)\n    return x", *((n, (_VALUE, n)) for n in range(9)), stdout=_MANY_LINES
     ),
@@ -158,6 +158,7 @@ def holdings(mark: str) -> dict[str, list[str]]:
     folders = {parents.memory, parents.pids} if parents else set()
     pids = [path.name for path in Path("/proc").glob("[0-9]*")]
     return {
+        "children": [str(pid) for pid in own_children()],
         "processes": [pid for pid in pids if mark.encode() in command_line(int(pid))],
         "descriptors": sorted(
             f"{fd.name} {fd.readlink()}" for fd in Path("/proc/self/fd").iterdir() if fd.is_symlink()
@@ -257,16 +258,19 @@ def test_program_that_runs_meanwhile_is_not_blamed(stage: Stage, strike: Callabl
         asyncio.run(scenario())
 
 
-def test_slot_whose_group_of_processes_is_gone_is_given_up(stage: Stage) -> None:
+def test_slot_whose_control_group_is_gone_is_given_up(stage: Stage) -> None:
     if not slot_isolation().cgroup:
         pytest.skip("no control groups here")
 
     async def scenario() -> None:
         sandbox = LocalSandbox(concurrency=1)
         assert (await see(sandbox, PROGRAMS["quick"]))[0] == PROGRAMS["quick"].honest
-        group = stage.slots[0]._cgroup
+        slot = stage.slots[0]
+        group = slot._cgroup
         assert group is not None
-        group._pids.rmdir()
+        assert slot._tree is not None
+        (group._memory.parent / "cgroup.procs").write_text(str(slot._tree.first_pid))
+        group._memory.rmdir()
         assert (await see(sandbox, PROGRAMS["quick"]))[0] == PROGRAMS["quick"].honest
         assert sandbox.figures().retries == 1
         await sandbox.close()

@@ -127,8 +127,7 @@ class Pipes:
         self._actions.clear()
         if self._poll:
             self._loop.remove_reader(self._poll.fileno())
-            with contextlib.suppress(OSError):  # closed already, by somebody else: `check` tells
-                self._poll.close()
+            self._poll.close()
             self._poll = None
 
     def _on_ready(self) -> None:
