@@ -1,6 +1,6 @@
 """What the host hands to our own code inside: jobs, settings, and the code itself, compiled once.
 
-All of it goes one way, from us to the same interpreter, which is why it may be marshal; nothing that comes back ever
+All of it goes one way, from us to our own code, which is why it may be marshal; nothing that comes back ever
 is. A job holds the candidate's source, never an expected value.
 """
 
@@ -30,6 +30,25 @@ for name, code in modules:
     exec(code, module.__dict__)
 module.start(settings)
 """
+SOURCE_BOOTSTRAP = """\
+import marshal, os, sys
+sys.path = [path for path in sys.path if path]
+def receive(size):
+    data = b""
+    while len(data) < size:
+        piece = os.read(0, size - len(data))
+        if not piece:
+            sys.exit("the sandbox's own code did not arrive")
+        data += piece
+    return data
+modules, settings = marshal.loads(receive(int.from_bytes(receive(4), "big")))
+for name, source in modules:
+    module = sys.modules[name] = type(sys)(name)
+    exec(compile(source, f"<{name}>", "exec", dont_inherit=True, optimize=2), module.__dict__)
+module.start(settings)
+"""
+"""For an interpreter of another version than ours, which gets the code as text on its standard input."""
+
 _INSIDE = "posttrain.sandbox.inside"
 _SINGLE = ("posttrain.sandbox.plain", f"{_INSIDE}.program", f"{_INSIDE}.warden", f"{_INSIDE}.single")
 _SERVER = (
@@ -42,6 +61,9 @@ _REDUCED = (
     *(f"{_INSIDE}.{name}" for name in ("kernel", "lockdown", "box", "descendants", "headcount", "folder")),
     *(f"{_INSIDE}.{name}" for name in ("census", "cells", "interpreter", "server", "reduced")),
 )
+_CONTAINED = (*_SINGLE[:3], *(f"{_INSIDE}.{name}" for name in ("kernel", "lockdown", "contained")))
+_OLD_MARSHAL = 4
+"""Python 3.4 and all since read it; plain data has had the same form ever since."""
 
 
 class Job(TypedDict):
@@ -69,6 +91,13 @@ class Single(TypedDict):
     answer: int
 
 
+class Contained(TypedDict):
+    """For pid 1 of a container."""
+
+    stdin: str
+    """What the program is to read there."""
+
+
 class Server(TypedDict):
     """For the server of a slot."""
 
@@ -91,9 +120,9 @@ class Reduced(TypedDict):
     """Paths of what they may import, by name; they are readable too."""
 
 
-def job_frame(order: Order, *, base_bytes: int = 0, num_ours: int = 1) -> bytes:
+def job_frame(order: Order, *, base_bytes: int = 0, num_ours: int | None = 1) -> bytes:
     """`base_bytes`: address space that a call has before it begins, and that is not its own doing; `num_ours`: how many
-    processes of ours have the same user."""
+    processes of ours have the same user; None where its processes are not counted by user."""
     job = Job(
         argv=list(order.argv),
         source=order.source,
@@ -103,8 +132,7 @@ def job_frame(order: Order, *, base_bytes: int = 0, num_ours: int = 1) -> bytes:
         cpu_s=whole_cpu_s(order.limits),
         rlimits=_rlimits(order.limits, 0 if order.argv else base_bytes, num_ours),
     )
-    body = marshal.dumps(dict(job))
-    return len(body).to_bytes(4, "big") + body
+    return _framed(marshal.dumps(dict(job)))
 
 
 def single_file(single: Single) -> int:
@@ -120,11 +148,21 @@ def reduced_file(reduced: Reduced) -> int:
     return _code_file(_REDUCED, reduced)
 
 
-def _rlimits(limits: SandboxLimits, base_bytes: int, num_ours: int) -> dict[str, int]:
+def contained_frame(contained: Contained) -> bytes:
+    """What `SOURCE_BOOTSTRAP` reads."""
+    modules = [(name, _source(name)) for name in _CONTAINED]
+    return _framed(marshal.dumps((modules, dict(contained)), _OLD_MARSHAL))
+
+
+def _framed(body: bytes) -> bytes:
+    return len(body).to_bytes(4, "big") + body
+
+
+def _rlimits(limits: SandboxLimits, base_bytes: int, num_ours: int | None) -> dict[str, int]:
     """By the names of the `resource` module."""
-    return {
+    by_user = {} if num_ours is None else {"RLIMIT_NPROC": limits.processes + num_ours}
+    return by_user | {
         "RLIMIT_AS": limits.memory_mib * MIB + base_bytes,
-        "RLIMIT_NPROC": limits.processes + num_ours,
         "RLIMIT_FSIZE": limits.disk_mib * MIB,
         "RLIMIT_NOFILE": OPEN_FILES,
         "RLIMIT_CORE": 0,
@@ -159,8 +197,12 @@ def _code_file(names: tuple[str, ...], settings: Mapping[str, Any]) -> int:
 @functools.cache
 def _compiled(name: str) -> CodeType:
     """Here, so that no execution compiles it again."""
+    return compile(_source(name), f"<{name}>", "exec", dont_inherit=True, optimize=2)
+
+
+@functools.cache
+def _source(name: str) -> str:
     spec = importlib.util.find_spec(name)
     assert spec is not None
     assert spec.origin is not None
-    source = Path(spec.origin).read_text(encoding="utf-8")
-    return compile(source, f"<{name}>", "exec", dont_inherit=True, optimize=2)
+    return Path(spec.origin).read_text(encoding="utf-8")

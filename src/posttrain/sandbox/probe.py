@@ -11,10 +11,11 @@ import asyncio
 import functools
 import platform
 import socket
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any, TypeVar
 
 from posttrain.core.errors import IsolationUnavailableError, SandboxError
 from posttrain.core.sandboxing import CallOutput, IsolationTier, OutputStatus, ResultClass, SandboxLimits
@@ -33,6 +34,7 @@ from posttrain.sandbox.watch import Ended
 _LOOK_LIMITS = SandboxLimits(wall_s=20.0, processes=4, memory_mib=256, disk_mib=1)
 _ENDLESS_LIMITS = SandboxLimits(wall_s=0.03)
 _Execute = Callable[[Order, Conversation], Awaitable[Ended]]
+T = TypeVar("T")
 
 ATTEMPTS = """
 import os, signal, socket
@@ -134,8 +136,8 @@ class SlotIsolation:
 class Trial:
     """A program that tries to get out."""
 
-    isolation: str
-    """Its name for people."""
+    walls: str
+    """Their name for people."""
     tier: IsolationTier
     source: str
     """Defines `look`, which is asked for a sentence for each thing that must hold, and whether it does."""
@@ -145,7 +147,7 @@ class Trial:
     """Empty where there is none."""
 
     def unavailable(self, why: object) -> IsolationUnavailableError:
-        sentence = f"isolation {self.isolation!r} is not available here: {why}"
+        sentence = f"{self.walls} is not available here: {why}"
         return IsolationUnavailableError(f"{sentence}; {self.remedy}" if self.remedy else sentence)
 
 
@@ -153,7 +155,7 @@ class Trial:
 def single_host() -> Host:
     """Blocks for about 0.2 s the first time. Raises `IsolationUnavailableError`."""
     host = find_host()
-    try_walls(_full(host), lambda order, conversation: execute(host, order, conversation))
+    aside(lambda: try_walls(_full(host), lambda order, conversation: execute(host, order, conversation)))
     return host
 
 
@@ -171,7 +173,7 @@ def slot_isolation() -> SlotIsolation:
 
 
 def _full(host: Host) -> Trial:
-    return Trial("full", host.tier, ATTEMPTS + _LOOK, remedy=remedy(host))
+    return Trial("isolation 'full'", host.tier, ATTEMPTS + _LOOK, remedy=remedy(host))
 
 
 def try_slot(walls: Walls, trial: Callable[[int], Trial]) -> SlotIsolation:
@@ -180,21 +182,22 @@ def try_slot(walls: Walls, trial: Callable[[int], Trial]) -> SlotIsolation:
         slot = Slot(walls, PROFILES["python"])
     except SandboxError as error:
         raise trial(0).unavailable(error) from error
+    tried = trial(slot.landlock_abi)
     try:
-        try_walls(trial(slot.landlock_abi), lambda order, conversation: execute_on(slot, order, conversation))
+        aside(lambda: try_walls(tried, lambda order, conversation: execute_on(slot, order, conversation)))
         return SlotIsolation(walls, walls.tier, platform.release(), slot.landlock_abi, slot.has_cgroup)
     finally:
         slot.close()
 
 
-def try_walls(trial: Trial, execute: _Execute) -> None:
-    """In a thread of its own, because the caller may be inside a running event loop. Raises
-    `IsolationUnavailableError`."""
+def aside(attempt: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """In a thread of its own, because the caller may be inside a running event loop."""
     with ThreadPoolExecutor(max_workers=1) as pool:
-        pool.submit(lambda: asyncio.run(_try(trial, execute))).result()
+        return pool.submit(lambda: asyncio.run(attempt())).result()
 
 
-async def _try(trial: Trial, execute: _Execute) -> None:
+async def try_walls(trial: Trial, execute: _Execute) -> None:
+    """Raises `IsolationUnavailableError`."""
     order = Order(limits=_LOOK_LIMITS, source=trial.source, function="look")
     with socket.create_server(("127.0.0.1", 0)) as server:
         conversation = Conversation([[_LOOK_LIMITS.processes, server.getsockname()[1], *trial.arguments]])

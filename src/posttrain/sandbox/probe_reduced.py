@@ -36,6 +36,6 @@ def reduced_isolation() -> SlotIsolation:
 
     def trial(landlock_abi: int) -> Trial:
         arguments = [tempfile.gettempdir(), landlock_abi >= SCOPES_ABI]
-        return Trial("reduced", host.tier, ATTEMPTS + _LOOK, arguments)
+        return Trial("isolation 'reduced'", host.tier, ATTEMPTS + _LOOK, arguments)
 
     return try_slot(host, trial)

@@ -45,10 +45,10 @@ class Walls(Protocol):
         ...
 
 
-def environment(python: Path, work: str) -> dict[str, str]:
-    """All that a program finds in its environment."""
+def environment(python: Path | None, work: str) -> dict[str, str]:
+    """All that a program finds in its environment; without `python` the PATH is missing, which then is an image's."""
     return {
-        "PATH": f"{python.parent}:/usr/bin:/bin",
+        **({"PATH": f"{python.parent}:/usr/bin:/bin"} if python else {}),
         "HOME": work,
         "LANG": "C.UTF-8",
         "PYTHONHASHSEED": "0",  # the same program gives the same verdict

@@ -1,7 +1,8 @@
 """One execution as it is seen from outside: its output, its answers, its clock, and why we ended it if we did.
 
 The wall limit is a timer of the caller's event loop, which runs from the program's ready byte. How the program was
-started and how it is ended is another's affair (`execution.py` for bubblewrap each time, `turn.py` for a slot).
+started and how it is ended is another's affair (`execution.py` for bubblewrap each time, `turn.py` for a slot,
+`container_execution.py` for a container).
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import enum
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
 from posttrain.core.sandboxing import SandboxLimits
 from posttrain.sandbox.inside.program import READY
@@ -96,16 +97,43 @@ class Watch:
         self._output = {"stdout": b"", "stderr": b""}
         self._truncated = False
         self._input = self._answer = -1
+        self._last = b""
         self._fault = ""
 
     def begin(self, *, job: bytes, stdout: int, stderr: int, input: int, answer: int) -> None:
         """Descriptors of ours, owned by `self.pipes`. `job` goes before the inputs."""
-        self._input, self._answer = input, answer
-        self.pipes.on_data(stdout, lambda data: self._on_output("stdout", data))
-        self.pipes.on_data(stderr, lambda data: self._on_output("stderr", data))
-        self.pipes.on_data(answer, self._on_answer)
+        self._answer = answer
+        self.pipes.on_data(stdout, lambda data: self.take_output("stdout", data))
+        self.pipes.on_data(stderr, lambda data: self.take_output("stderr", data))
+        self.pipes.on_data(answer, self.take_answer)
+        self.begin_relayed(job=job, input=input)
+
+    def begin_relayed(self, *, job: bytes, input: int, last: bytes = b"") -> None:
+        """The caller brings what the program says, by `take_output` and `take_answer`. `last` is sent, where it is
+        given, instead of closing `input` when there are no more inputs."""
+        self._input, self._last = input, last
         self._arm(SETUP_TIMEOUT_S, Stop.SETUP)
         self._ask(job)
+
+    def take_output(self, stream: Literal["stdout", "stderr"], data: bytes) -> None:
+        room = self._limits.output_kib * 1024 - sum(map(len, self._output.values()))
+        self._output[stream] += data[:room]
+        if len(data) > room:
+            self._truncated = True
+            self._end(Stop.OUTPUT)
+
+    def take_answer(self, data: bytes) -> None:
+        if not self.ready:  # the first byte is our own code's, before the program can write any
+            self._ready_at = time.monotonic()
+            data = data[len(READY) :]
+            if not self.stop and not self._over_at:
+                self._arm(self._limits.wall_s, Stop.TIME)
+        if not data or self._talk is None or self.stop:
+            return
+        if self._talk.feed(data):
+            self._ask()
+        if self._talk.violation:
+            self._end(Stop.VIOLATION)
 
     @property
     def ready(self) -> bool:
@@ -144,31 +172,12 @@ class Watch:
             fault=self._fault or self.pipes.fault,
         )
 
-    def _on_output(self, stream: str, data: bytes) -> None:
-        room = self._limits.output_kib * 1024 - sum(map(len, self._output.values()))
-        self._output[stream] += data[:room]
-        if len(data) > room:
-            self._truncated = True
-            self._end(Stop.OUTPUT)
-
-    def _on_answer(self, data: bytes) -> None:
-        if not self.ready:  # the first byte is our own code's, before the program can write any
-            self._ready_at = time.monotonic()
-            data = data[len(READY) :]
-            if not self.stop and not self._over_at:
-                self._arm(self._limits.wall_s, Stop.TIME)
-        if not data or self._talk is None or self.stop:
-            return
-        if self._talk.feed(data):
-            self._ask()
-        if self._talk.violation:
-            self._end(Stop.VIOLATION)
-
     def _ask(self, before: bytes = b"") -> None:
         message = self._talk.next_message() if self._talk else None
-        if before or message:
-            self.pipes.send(self._input, before + (message or b""))
-        if message is None:
+        data = before + (self._last if message is None else message)
+        if data:
+            self.pipes.send(self._input, data)
+        if message is None and not self._last:
             self.pipes.close_when_sent(self._input)
 
     def _arm(self, delay_s: float, stop: Stop) -> None:

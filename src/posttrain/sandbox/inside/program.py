@@ -39,7 +39,8 @@ def become(read: int, answer: int, box: str = BOX, num_others: int = 0) -> None:
     verb = job["verb"]
     if not verb:
         _lay_files(box, job["files"])
-    job["rlimits"]["RLIMIT_NPROC"] += num_others
+    if num_others:
+        job["rlimits"]["RLIMIT_NPROC"] += num_others
     for name, amount in job["rlimits"].items():
         resource.setrlimit(getattr(resource, name), (amount, amount))
     # The soft limit first, so that the end is SIGXCPU; the hard one for programs that ignore it.
