@@ -72,7 +72,7 @@ class LocalSandbox:
     @property
     def tier(self) -> IsolationTier:
         """Raises `IsolationUnavailableError`."""
-        return self._isolation().tier
+        return _found(self.isolation).tier
 
     async def call(
         self,
@@ -142,7 +142,7 @@ class LocalSandbox:
 
     def status(self) -> SandboxStatus:
         """Raises `IsolationUnavailableError`."""
-        return local_status(self._isolation(), self._at_once, self.figures())
+        return local_status(_found(self.isolation), self._at_once, self.figures())
 
     async def close(self) -> None:
         """What runs may end; then the slots go. It cannot be used afterwards."""
@@ -171,9 +171,6 @@ class LocalSandbox:
             return RunResult(ResultClass.INFRASTRUCTURE_ERROR, tier, reason=str(error))
         return judge(ended, tier, order.limits, conversation)
 
-    def _isolation(self) -> SlotIsolation:
-        return slot_isolation() if self.isolation == "full" else reduced_isolation()
-
     @property
     def _at_once(self) -> int:
         if self.concurrency is None:
@@ -201,8 +198,16 @@ class LocalSandbox:
 
     @cached_property
     def _session_pool(self) -> Pool:
-        return Pool(self.sessions, lambda profile: Slot(self._isolation().host, profile))
+        return self._new_pool(self.sessions)
 
     @cached_property
     def _pool(self) -> Pool:
-        return Pool(self._at_once, lambda profile: Slot(self._isolation().host, profile))
+        return self._new_pool(self._at_once)
+
+    def _new_pool(self, size: int) -> Pool:
+        isolation = self.isolation  # not ourselves: a pool's slots go with whoever forgets the sandbox, at once
+        return Pool(size, lambda profile: Slot(_found(isolation).host, profile))
+
+
+def _found(isolation: Literal["full", "reduced"]) -> SlotIsolation:
+    return slot_isolation() if isolation == "full" else reduced_isolation()
