@@ -56,6 +56,14 @@ def test_where_walls_cannot_be_built_the_run_stops_and_says_why(
         try_anew()
 
 
+def test_who_gets_no_walls_is_told_what_could_be_had_on_purpose(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(probe, "find_host", lambda: broken(tmp_path, "no"))
+    with pytest.raises(IsolationUnavailableError, match=r'isolation = "reduced" .* nothing to bound the disk'):
+        probe.slot_isolation.__wrapped__()
+
+
 def test_nothing_runs_where_isolation_is_not_available(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def unavailable() -> NoReturn:
         raise IsolationUnavailableError("isolation 'full' is not available here")

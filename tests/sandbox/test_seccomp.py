@@ -14,7 +14,7 @@ import pytest
 
 from posttrain.core.sandboxing import ResultClass, RunResult, SandboxLimits
 from posttrain.sandbox.local import LocalSandbox
-from posttrain.sandbox.seccomp import ALLOW, KILL, MACHINES, Machine, filter_program
+from posttrain.sandbox.seccomp import ALLOW, KILL, MACHINES, Machine, filter_program, on_the_host
 
 machines = pytest.mark.parametrize("machine", MACHINES.values(), ids=MACHINES)
 HIGH = 0xFFFFFFFF << 32
@@ -203,6 +203,26 @@ def test_a_program_cannot_be_scheduled_together_with_another(machine: Machine) -
     set_name, schedule_together = 15, 62
     assert checked(machine, "prctl", set_name) == ALLOW
     assert checked(machine, "prctl", schedule_together, 2, 1) == refusal(errno.EPERM)
+
+
+@machines
+def test_on_the_host_what_landlock_does_not_judge_is_refused(machine: Machine) -> None:
+    host, eperm = on_the_host(machine), refusal(errno.EPERM)
+    for name in ("fchmod", "fchmodat", "fchown", "utimensat", "lsetxattr", "inotify_add_watch", "socket"):
+        assert action(host, host.refused[name], *[1] * 6) == eperm, name
+    assert action(host, host.checked["socketpair"], 2, 1) == refusal(errno.EAFNOSUPPORT)
+    changed = {name for name, number in known(machine) if action(machine, number, 1, 1) != action(host, number, 1, 1)}
+    assert changed == set(host.refused) - set(machine.refused)
+
+
+@machines
+def test_on_the_host_a_pair_of_sockets_can_only_reach_its_other_half(machine: Machine) -> None:
+    stream, datagram, raw, seqpacket, flags = 1, 2, 3, 5, 0x80800
+    host = on_the_host(machine)
+    for kind in (stream, seqpacket):
+        assert {checked(host, "socketpair", 1, kind | more) for more in (0, flags)} == {ALLOW}
+    for kind in (datagram, raw):
+        assert {checked(host, "socketpair", 1, kind | more) for more in (0, flags)} == {refusal(errno.EPERM)}
 
 
 def run(*argv: str, files: dict[str, str] | None = None) -> RunResult:

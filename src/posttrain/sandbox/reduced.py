@@ -22,7 +22,8 @@ from posttrain.sandbox.profile import Profile
 from posttrain.sandbox.seccomp import filter_program, on_the_host
 from posttrain.sandbox.walls import Launch, environment, interpreter
 
-_CLEAN_UP_S = 10.0
+_CLEAN_UP_S = 60.0
+"""A program may have left more folders than a slow disk takes away in a moment."""
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc/ld.so.cache", "/etc/alternatives")
 
 
