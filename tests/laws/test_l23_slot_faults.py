@@ -93,13 +93,16 @@ PROGRAMS = {
 
 
 async def see(sandbox: LocalSandbox, program: Program) -> tuple[Seen, RunResult]:
-    if program.argv:
-        run = await sandbox.run(program.argv, stdin=program.stdin, limits=program.limits)
-        return Seen(run.result_class, (), run.stdout, run.exit_code), run
-    result = await sandbox.call(program.source, "f", program.inputs, limits=program.limits)
+    """Raises `TimeoutError` where nothing comes back."""
+    async with asyncio.timeout(_PATIENCE_S):
+        if program.argv:
+            run = await sandbox.run(program.argv, stdin=program.stdin, limits=program.limits)
+            return Seen(run.result_class, (), run.stdout, run.exit_code), run
+        result = await sandbox.call(program.source, "f", program.inputs, limits=program.limits)
+    run = result.run
     outputs = tuple((output.status, output.value) for output in result.outputs)
-    stdout = "" if result.run.result_class is ResultClass.OUTPUT_LIMIT else result.run.stdout
-    return Seen(result.run.result_class, outputs, stdout, result.run.exit_code), result.run
+    stdout = "" if run.result_class is ResultClass.OUTPUT_LIMIT else run.stdout
+    return Seen(run.result_class, outputs, stdout, run.exit_code), run
 
 
 @dataclass
@@ -114,8 +117,7 @@ class Tally:
     async def watch(self, sandbox: LocalSandbox, name: str, story: str, *, may_be_ours: bool) -> None:
         """`name` must end as it always does or, where it `may_be_ours`, in our error."""
         try:
-            async with asyncio.timeout(_PATIENCE_S):
-                seen, run = await see(sandbox, PROGRAMS[name])
+            seen, run = await see(sandbox, PROGRAMS[name])
         except Exception as error:
             self.wrong.append(f"{story}: {name} was lost: {error!r}")
             return

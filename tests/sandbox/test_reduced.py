@@ -6,8 +6,10 @@ import asyncio
 import dataclasses
 import json
 import os
+import signal
 import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,7 +20,8 @@ from tests.ordinary_user import USER, needs_ordinary_user, run_as_ordinary_user
 from posttrain.core import registry
 from posttrain.core.errors import ConfigError, IsolationUnavailableError, SandboxError
 from posttrain.core.sandboxing import IsolationTier, ResultClass, SandboxLimits
-from posttrain.sandbox.inside import headcount, warden
+from posttrain.sandbox.inside import descendants, headcount, warden
+from posttrain.sandbox.inside.folder import Folder
 from posttrain.sandbox.local import LocalSandbox
 from posttrain.sandbox.probe import slot_isolation
 from posttrain.sandbox.status import missing
@@ -56,6 +59,51 @@ def test_files_go_with_their_program_and_no_link_is_followed() -> None:
 def test_processes_go_with_their_program_however_they_hide() -> None:
     for found in scenario("leave_processes").values():
         assert found == {"left": 0, "alive": True, "at the end": 0}
+
+
+class Crowd:
+    """Children of a server, each of which forks once more before it dies, as long as their number allows."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit, self.alive, self.dead = limit, {1}, set[int]()
+
+    def kill(self, pid: int, number: int) -> None:
+        assert number == signal.SIGKILL
+        if pid in self.alive:
+            self.alive.remove(pid)
+            self.dead.add(pid)
+            if len(self.alive | self.dead) < self.limit:
+                self.alive.add(max(self.alive | self.dead) + 1)
+
+    def waitid(self, kind: int, pid: int, flags: int) -> None:
+        assert kind == os.P_PID
+        assert pid in self.dead
+        assert flags & os.WNOWAIT, "whoever is reaped makes room for another"
+
+
+@pytest.mark.parametrize("limit", [1, 2, 20])
+def test_those_who_fork_faster_than_they_are_found_run_out_of_processes(
+    monkeypatch: pytest.MonkeyPatch, limit: int
+) -> None:
+    crowd = Crowd(limit)
+    monkeypatch.setattr(descendants, "_children", lambda: crowd.alive | crowd.dead)
+    monkeypatch.setattr(os, "kill", crowd.kill)
+    monkeypatch.setattr(os, "waitid", crowd.waitid)
+    assert descendants.kill_descendants()
+    assert (crowd.alive, len(crowd.dead)) == (set(), limit)
+    crowd.dead.clear()
+    assert not descendants.kill_descendants()
+
+
+def test_what_a_server_had_no_time_to_delete_goes_with_its_folder(tmp_path: Path) -> None:
+    top = tmp_path / "box"
+    folder = Folder(str(top))
+    folder.make({"numpy": "/nowhere"})
+    for place in ("doomed/1/left", "doomed/2", "box/work/new"):
+        (top / place).mkdir(parents=True)
+        (top / place / "file").write_text("left")
+    Folder(str(top)).remove()
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.fixture

@@ -8,14 +8,17 @@ process is gone.
 from __future__ import annotations
 
 import contextlib
+import errno
 import functools
 import itertools
 import os
 import re
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
 _PREFIX = "posttrain"
+_REMOVALS, _REMOVAL_PAUSE_S = 10, 0.005
 _numbers = itertools.count()
 _left: set[Path] = set()
 """Groups of ours that could not be removed yet."""
@@ -101,10 +104,14 @@ class Cgroup:
                 os.close(self._events)
             self._events = -1
         _left.update(self._folders)
-        errors = _remove_left()
-        for folder in self._folders:
-            if folder in errors:
-                raise errors[folder]
+        for attempts_left in reversed(range(_REMOVALS)):
+            errors = _remove_left()
+            refused = [errors[folder] for folder in self._folders if folder in errors]
+            if not refused:
+                return
+            if not attempts_left or refused[0].errno != errno.EBUSY:
+                raise refused[0]
+            time.sleep(_REMOVAL_PAUSE_S)  # the dead leave a group a moment after they were waited for
 
 
 @functools.cache
