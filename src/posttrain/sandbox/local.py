@@ -7,6 +7,7 @@ and in the end reported as INFRASTRUCTURE_ERROR, never as the program's (law L23
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
@@ -49,8 +50,9 @@ class LocalSandbox:
     or its slots stay until this process ends."""
 
     concurrency: int | None = None
-    """Executions at once, and servers for each profile in use; more wait, and their waiting is not charged to them. Two
-    if not given, and one, which is all there can be, in reduced isolation."""
+    """Executions at once, and servers for each profile in use; more wait, and their waiting is not charged to them. If
+    not given, one more than there are processors for this process, so that none has nothing to do while this process
+    takes its part; and one, which is all there can be, in reduced isolation."""
     isolation: Literal["full", "reduced"] = "full"
     """What is required. Nothing but this option brings "reduced", which `SECURITY.md` has the price of: it is for
     machines that allow no namespaces, and has neither `test` nor sessions."""
@@ -174,7 +176,7 @@ class LocalSandbox:
     @property
     def _at_once(self) -> int:
         if self.concurrency is None:
-            return 2 if self.isolation == "full" else 1
+            return len(os.sched_getaffinity(0)) + 1 if self.isolation == "full" else 1
         return self.concurrency
 
     def _refuse_reduced(self, verb: str) -> None:
