@@ -211,6 +211,16 @@ def test_an_interpreter_that_may_not_be_alone_is_not_taken_to_be(monkeypatch: py
         spared.wait()
 
 
+def test_a_copy_that_a_cell_forks_ends_with_the_cell_and_takes_no_other() -> None:
+    async def steps(session: Session) -> None:
+        await begin(session)
+        result = await cell(session, "import os, time\nif os.fork(): time.sleep(0.2)")
+        assert (result.run.result_class, result.ended) == (ResultClass.OK, False), result
+        assert await said(session, "x") == "41\n"
+
+    within(steps)
+
+
 @pytest.mark.skipif(not slot_isolation().cgroup, reason="needs a cgroup, which bounds memory over all processes")
 def test_a_cell_whose_processes_take_all_memory_has_its_class_and_loses_nothing_silently() -> None:
     code = "import os, time\nfor _ in range(4):\n    if os.fork() == 0: break\nb = bytearray(100 << 20)\ntime.sleep(5)"

@@ -46,8 +46,11 @@ def interpret(link_fd: int) -> "NoReturn":
         resource.setrlimit(getattr(resource, name), (amount, amount))
     os.write(answer, READY + FRESH)
     os.close(answer)
+    own = os.getpid()
     while True:
         raised = shell.run(str(job["verb"][1]), job["cpu_s"], streams)
+        if os.getpid() != own:
+            os._exit(0)  # a copy that the cell has forked: the next cell is not for it
         try:
             done = _socket.socket(fileno=said)
             done.send(RAISED if raised else DONE_WELL)
