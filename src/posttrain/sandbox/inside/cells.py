@@ -103,12 +103,12 @@ class Cells:
     def _hand_over(self, descriptors: "Sequence[int]") -> bool:
         """False where it would not take it."""
         *own, answer = descriptors
+        _signal.pidfd_send_signal(self._pidfd, _signal.SIGCONT)  # first, lest it undo that a cell stops itself
         try:
             self._send(own)
         except OSError:
             return False
         os.write(answer, READY + STALE)  # on its behalf, as we could not rely on it
-        _signal.pidfd_send_signal(self._pidfd, _signal.SIGCONT)
         return True
 
     def _fork(self, descriptors: "Sequence[int]") -> int:
