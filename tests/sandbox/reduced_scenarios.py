@@ -187,14 +187,18 @@ async def count_processes() -> Any:
     return [first, second]
 
 
+async def program_with_daemons(slot: Slot) -> asyncio.Task[tuple[RunResult, Any]]:
+    """That all run."""
+    running = asyncio.create_task(call(slot, DAEMONS + "    time.sleep(600)"))
+    while len(marked(mark_of(slot))) < NUM_OUTERS + 3:
+        assert not running.done()
+        await asyncio.sleep(0.01)
+    return running
+
+
 async def kill_server() -> Any:
-    """While a program and its daemons run."""
     async with a_slot() as slot:
-        mark = mark_of(slot)
-        running = asyncio.create_task(call(slot, DAEMONS + "    time.sleep(600)"))
-        while len(marked(mark)) < NUM_OUTERS + 3:
-            assert not running.done()
-            await asyncio.sleep(0.01)
+        mark, running = mark_of(slot), await program_with_daemons(slot)
         os.kill(slot._tree.first_pid, signal.SIGKILL)  # type: ignore[union-attr]
         result, _ = await running
     return {"class": result.result_class, "left": marked(mark), "boxes": boxes()}
@@ -202,11 +206,7 @@ async def kill_server() -> Any:
 
 async def cancel() -> Any:
     async with a_slot() as slot:
-        mark = mark_of(slot)
-        running = asyncio.create_task(call(slot, DAEMONS + "    time.sleep(600)"))
-        while len(marked(mark)) < NUM_OUTERS + 3:
-            assert not running.done()
-            await asyncio.sleep(0.01)
+        mark, running = mark_of(slot), await program_with_daemons(slot)
         running.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await running

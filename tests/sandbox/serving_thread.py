@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +53,14 @@ class Serving:
     async def _serve_until_stopped(self) -> None:
         app = SandboxApp(self.sandbox, TOKEN, **self._options)
         await serve(app, self._listener, self._stop, self._started.set)
+
+
+@contextlib.asynccontextmanager
+async def closing(sandbox: RemoteSandbox) -> AsyncIterator[RemoteSandbox]:
+    try:
+        yield sandbox
+    finally:
+        await sandbox.close()
 
 
 @contextlib.contextmanager

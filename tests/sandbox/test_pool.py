@@ -95,6 +95,18 @@ class Use:
                     slot.in_use = False
                     self.num_in_use -= 1
 
+    async def once(self) -> None:
+        async with self.slot():
+            pass
+
+    async def start_for_somebody_who_goes(self) -> None:
+        """While the gate is closed."""
+        num_asked = self.factory.num_asked
+        task = asyncio.create_task(self.once())
+        await until(lambda: self.factory.num_asked == num_asked + 1)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
     async def all_turns_are_there(self) -> None:
         """As many as ever can be had at once."""
         together = asyncio.Barrier(self.size)
@@ -191,12 +203,8 @@ def test_a_turn_that_was_given_to_somebody_who_is_cancelled_in_the_same_moment_g
     async def scenario() -> None:
         use = Use(1)
 
-        async def one() -> None:
-            async with use.slot():
-                pass
-
         async with use.slot():
-            chosen, behind = asyncio.create_task(one()), asyncio.create_task(one())
+            chosen, behind = asyncio.create_task(use.once()), asyncio.create_task(use.once())
             await a_while()
         await asyncio.sleep(0)  # `chosen` has the turn, and has not yet run
         chosen.cancel()
@@ -279,11 +287,7 @@ def test_a_slot_that_cannot_be_started_is_an_error_of_who_wanted_it_and_the_turn
         use = Use(2)
         use.factory.failures = [error] * 5
 
-        async def one() -> None:
-            async with use.slot():
-                pass
-
-        results = await asyncio.gather(*(one() for _ in range(8)), return_exceptions=True)
+        results = await asyncio.gather(*(use.once() for _ in range(8)), return_exceptions=True)
         assert results.count(error) == 5
         assert results.count(None) == 3
         await use.all_turns_are_there()
@@ -362,14 +366,7 @@ def test_a_start_whose_user_is_gone_is_kept_for_the_next_one() -> None:
         use = Use(1)
         use.factory.gate.clear()
 
-        async def one() -> None:
-            async with use.slot():
-                pass
-
-        task = asyncio.create_task(one())
-        await until(lambda: use.factory.num_asked == 1)
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+        await use.start_for_somebody_who_goes()
         use.factory.gate.set()
         await until(lambda: bool(use.factory.started) and not use.pool._starting)
         async with use.slot() as slot:
@@ -395,15 +392,8 @@ def test_starts_of_many_who_are_gone_do_not_add_up() -> None:
         use = Use(1)
         use.factory.gate.clear()
 
-        async def one() -> None:
-            async with use.slot():
-                pass
-
-        for number in range(6):
-            task = asyncio.create_task(one())
-            await until(lambda number=number: use.factory.num_asked == number + 1)  # type: ignore[misc]
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+        for _ in range(6):
+            await use.start_for_somebody_who_goes()
         use.factory.gate.set()
         await until(lambda: len(use.factory.started) == 6 and not use.pool._starting)
         assert use.factory.num_open == 2
@@ -447,14 +437,7 @@ def test_close_waits_for_slots_that_are_being_started() -> None:
         use = Use(1)
         use.factory.gate.clear()
 
-        async def one() -> None:
-            async with use.slot():
-                pass
-
-        task = asyncio.create_task(one())
-        await until(lambda: use.factory.num_asked == 1)
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+        await use.start_for_somebody_who_goes()
         closing = asyncio.create_task(use.pool.close())
         await asyncio.sleep(0.05)
         assert not closing.done()

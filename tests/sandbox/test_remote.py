@@ -8,7 +8,7 @@ import http.server
 import json
 import socket
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ import httpx2
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.sandbox.serving_thread import TOKEN, Serving
+from tests.sandbox.serving_thread import TOKEN, Serving, closing
 from tests.sandbox.serving_thread import serving as served
 
 from posttrain.core import registry
@@ -66,7 +66,7 @@ class HeldSandbox(ScriptedSandbox):
         limits: SandboxLimits,
         profile: str = "python",
     ) -> CallResult:
-        caller = SANDBOX_CALLER.get(SandboxCaller())
+        caller = SANDBOX_CALLER.get()
         self.callers.append(caller)
         try:
             while not self.release.is_set():
@@ -76,14 +76,6 @@ class HeldSandbox(ScriptedSandbox):
             raise
         outputs = tuple(CallOutput(OutputStatus.VALUE, arguments[0]) for arguments in inputs)
         return CallResult(RunResult(ResultClass.OK, self.tier), outputs)
-
-
-@contextlib.asynccontextmanager
-async def closing(sandbox: RemoteSandbox) -> AsyncIterator[RemoteSandbox]:
-    try:
-        yield sandbox
-    finally:
-        await sandbox.close()
 
 
 def call(sandbox: RemoteSandbox, profile: str = "python") -> CallResult:

@@ -12,7 +12,7 @@ from typing import Any
 
 import httpx2
 import pytest
-from tests.sandbox.serving_thread import TOKEN, Serving, serving
+from tests.sandbox.serving_thread import TOKEN, Serving, closing, serving
 
 from posttrain.core.errors import SandboxError
 from posttrain.core.protocols import SandboxSession
@@ -65,14 +65,6 @@ async def until(holds: Callable[[], bool]) -> None:
     async with asyncio.timeout(_PATIENCE_S):
         while not holds():
             await asyncio.sleep(0.001)
-
-
-@contextlib.asynccontextmanager
-async def closing(sandbox: RemoteSandbox) -> AsyncIterator[RemoteSandbox]:
-    try:
-        yield sandbox
-    finally:
-        await sandbox.close()
 
 
 def post(server: Serving, path: str, content: bytes, token: str = TOKEN) -> httpx2.Response:

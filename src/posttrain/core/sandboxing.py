@@ -69,8 +69,9 @@ class SandboxCaller:
     priority: int = 0
 
 
-SANDBOX_CALLER: ContextVar[SandboxCaller] = ContextVar("SANDBOX_CALLER")
-"""Set in the task that asks for executions; a sandbox takes it for nobody in particular where it is not set."""
+_NOBODY = SandboxCaller()
+SANDBOX_CALLER: ContextVar[SandboxCaller] = ContextVar("SANDBOX_CALLER", default=_NOBODY)
+"""Set in the task that asks for executions; where it is not, they are for nobody in particular."""
 
 
 @dataclass(frozen=True)

@@ -19,14 +19,13 @@ from pathlib import Path
 
 from posttrain.core.errors import IsolationUnavailableError
 from posttrain.core.sandboxing import IsolationTier
-from posttrain.sandbox.inside.program import BOX, SCRATCH, WORK
+from posttrain.sandbox.inside.program import BOX, DEVICES, SCRATCH, WORK
 from posttrain.sandbox.job import BOOTSTRAP, Server, server_file
 from posttrain.sandbox.order import MIB
 from posttrain.sandbox.profile import SITE, Profile
 from posttrain.sandbox.seccomp import MACHINES, Machine, filter_program
 from posttrain.sandbox.walls import Launch, environment, interpreter
 
-_DEVICES = ("null", "zero", "full", "random", "urandom")
 _INSIDE_ID = 1000
 _FIRST_ID, _NUM_IDS = 20_000, 40_000
 _TO_MOUNT = ("CAP_SYS_ADMIN", "CAP_DAC_OVERRIDE", "CAP_CHOWN", "CAP_FOWNER")
@@ -103,7 +102,7 @@ class Host:
             walls += ["--unshare-user", "--uid", str(_INSIDE_ID), "--gid", str(_INSIDE_ID)]
         walls += _system(self.prefix)
         walls += ["--perms", "0755", "--dir", "/dev"]
-        for device in _DEVICES:
+        for device in DEVICES:
             walls += ["--dev-bind", f"/dev/{device}", f"/dev/{device}"]
         walls += ["--perms", "0755", "--dir", str(Path(BOX).parent)]
         walls += ["--symlink", SCRATCH, "/tmp", "--symlink", SCRATCH, "/dev/shm"]

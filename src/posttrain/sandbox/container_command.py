@@ -15,7 +15,7 @@ from typing import NamedTuple
 from posttrain.sandbox.inside.contained import BOX
 from posttrain.sandbox.inside.program import OPEN_FILES
 from posttrain.sandbox.job import SOURCE_BOOTSTRAP, whole_cpu_s
-from posttrain.sandbox.order import MIB, Order
+from posttrain.sandbox.order import MIB, Order, max_files
 from posttrain.sandbox.walls import environment
 
 LABEL = "posttrain.sandbox"
@@ -23,7 +23,6 @@ USER = 65534
 _OURS_MIB = 32
 """Memory of pid 1, and of an interpreter before it has read its job."""
 _SHM_MIB = 1
-_FILES_PER_MIB, _FILES_MORE = 256, 64
 # The image's environment, and what a client's configuration adds to it, ends here; its PATH alone is kept.
 _CLEAN_START = 'exec env -i "PATH=$PATH" "$@"'
 
@@ -103,7 +102,7 @@ class Engine:
         options = f"rw,exec,nosuid,nodev,mode=1777,size={disk_mib}m"
         if self.is_podman:  # it refuses to be told how many files; each takes memory, which is limited
             return options
-        return f"{options},nr_inodes={disk_mib * _FILES_PER_MIB + _FILES_MORE}"
+        return f"{options},nr_inodes={max_files(disk_mib)}"
 
 
 def name_of(owner: Owner, token: str) -> str:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import select
 import subprocess
 from collections.abc import Iterator
 
@@ -22,6 +21,7 @@ from posttrain.sandbox.decode import MalformedError
 from posttrain.sandbox.inside.contained import ANSWER, ERRORS, HEAD_BYTES, OUTPUT, PIECE_BYTES, REPORT
 from posttrain.sandbox.job import Contained, contained_frame, job_frame
 from posttrain.sandbox.order import Order
+from posttrain.sandbox.tree import has_ended
 from posttrain.sandbox.watch import Ended, Report, Stop, Watch, parse_report
 
 _GRACE_S = 2.0
@@ -130,10 +130,10 @@ class _Running:
         client = self._client
         assert client is not None
         self._watch.pipes.close(self._input)
-        if client.returncode is None and self._pidfd >= 0 and not _ends(self._pidfd, _GRACE_S):
+        if client.returncode is None and self._pidfd >= 0 and not has_ended(self._pidfd, _GRACE_S):
             with contextlib.suppress(SandboxError):  # it may not be there yet
                 ask(self._engine.kill(self._name))
-            _ends(self._pidfd, _GRACE_S)
+            has_ended(self._pidfd, _GRACE_S)
         client.kill()
         client.wait()
 
@@ -189,9 +189,3 @@ class _Running:
         self._watch.over()
         self._watch.disarm()
         self.over.set()
-
-
-def _ends(pidfd: int, within_s: float) -> bool:
-    poll = select.poll()
-    poll.register(pidfd, select.POLLIN)
-    return bool(poll.poll(within_s * 1000))

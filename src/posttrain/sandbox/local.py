@@ -24,7 +24,6 @@ from posttrain.core.sandboxing import (
     IsolationTier,
     ResultClass,
     RunResult,
-    SandboxCaller,
     SandboxLimits,
     TestResult,
 )
@@ -128,7 +127,7 @@ class LocalSandbox:
         reduced isolation."""
         self._refuse_reduced("session")
         resources = AsyncExitStack()
-        caller = SANDBOX_CALLER.get(SandboxCaller())
+        caller = SANDBOX_CALLER.get()
         tier = self.tier
         slot = await resources.enter_async_context(self._session_pool.slot(self._session_profile, caller.name))
         ground = Ground(
@@ -165,7 +164,7 @@ class LocalSandbox:
 
     async def _attempt(self, order: Order, profile: Profile, conversation: Conversation | None) -> RunResult:
         tier = self.tier
-        caller = SANDBOX_CALLER.get(SandboxCaller())
+        caller = SANDBOX_CALLER.get()
         try:
             async with self._pool.slot(profile, caller.name, caller.priority) as slot:
                 ended = await execute_on(slot, order, conversation)

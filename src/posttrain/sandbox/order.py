@@ -13,6 +13,7 @@ from posttrain.core.types import Json
 
 MIB = 1 << 20
 _PAGE_BYTES = 4096
+_FILES_PER_MIB, _FILES_MORE = 256, 64
 _MAX_PATH, _MAX_PATH_PART = 1000, 60
 """Characters, of at most 4 bytes each: below the kernel's 4096 and 255."""
 
@@ -76,3 +77,8 @@ def _laid_bytes(files: Mapping[str, str]) -> int:
     """Upper bound of what files take in a tmpfs: whole pages, and one for each folder."""
     pages = sum(1 + len(PurePosixPath(name).parts) + len(text.encode()) // _PAGE_BYTES for name, text in files.items())
     return pages * _PAGE_BYTES
+
+
+def max_files(disk_mib: int) -> int:
+    """Inodes of a disk of that size."""
+    return disk_mib * _FILES_PER_MIB + _FILES_MORE

@@ -84,12 +84,8 @@ class PerExecutionSandbox(abc.ABC):
         if profile != "python":
             raise SandboxError(f"the sandbox {self.NAME!r} has no profile {profile!r}; it has 'python'")
         order = call_order(source, function, inputs, limits)
-        async with self._slot():
-            for attempt in range(_ATTEMPTS):
-                conversation = Conversation(inputs)
-                run = await self._attempt(order, conversation)
-                if run.result_class is not ResultClass.INFRASTRUCTURE_ERROR or attempt == _ATTEMPTS - 1:
-                    break
+        run, conversation = await self._execute(order, lambda: Conversation(inputs))
+        assert conversation is not None
         return CallResult(run, conversation.outputs())
 
     async def run(
@@ -107,10 +103,7 @@ class PerExecutionSandbox(abc.ABC):
         if not order.fits:
             tier, _ = await self._find()
             return too_many_files(tier, limits)
-        async with self._slot():
-            run = await self._attempt(order)
-            if run.result_class is ResultClass.INFRASTRUCTURE_ERROR:
-                run = await self._attempt(order)
+        run, _ = await self._execute(order, lambda: None)
         return run
 
     async def test(
@@ -126,7 +119,18 @@ class PerExecutionSandbox(abc.ABC):
     async def close(self) -> None:  # noqa: B027
         """Nothing stays between executions, so there is nothing to close."""
 
-    async def _attempt(self, order: Order, conversation: Conversation | None = None) -> RunResult:
+    async def _execute(
+        self, order: Order, converse: Callable[[], Conversation | None]
+    ) -> tuple[RunResult, Conversation | None]:
+        async with self._slot():
+            for attempt in range(_ATTEMPTS):
+                conversation = converse()
+                run = await self._attempt(order, conversation)
+                if run.result_class is not ResultClass.INFRASTRUCTURE_ERROR or attempt == _ATTEMPTS - 1:
+                    break
+        return run, conversation
+
+    async def _attempt(self, order: Order, conversation: Conversation | None) -> RunResult:
         tier, execute = await self._find()
         try:
             ended = await execute(order, conversation)

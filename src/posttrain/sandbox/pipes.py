@@ -48,11 +48,11 @@ class Pipes:
             if not _is(fd, self._made[fd]):
                 self._fail(f"somebody else closed descriptor {fd}")
                 self._forget(fd)  # if it is open, it is another's
-        try:
-            for fd in [*self._actions][:1]:
-                self._poll.modify(fd, select.EPOLLIN)  # type: ignore[union-attr]  # there is one where there are actions
-        except OSError:
-            self._fail("somebody else closed the poll")
+        if self._poll and self._actions:
+            try:
+                self._poll.modify(next(iter(self._actions)), select.EPOLLIN)
+            except OSError:
+                self._fail("somebody else closed the poll")
 
     def on_data(self, fd: int, take: Callable[[bytes], None]) -> None:
         os.set_blocking(fd, False)

@@ -29,7 +29,6 @@ from posttrain.core.sandboxing import (
     OutputStatus,
     ResultClass,
     RunResult,
-    SandboxCaller,
     SandboxLimits,
     TestOutcome,
     TestResult,
@@ -107,7 +106,7 @@ class RemoteSandbox:
     ) -> CallResult:
         """As the protocol says, and as `LocalSandbox` does."""
         call_order(source, function, inputs, limits)
-        body = write_call(CallRequest(source, function, inputs, limits, profile, _caller()))
+        body = write_call(CallRequest(source, function, inputs, limits, profile, SANDBOX_CALLER.get()))
         num_inputs = len(inputs)
         max_bytes = max_answer_bytes(num_inputs, limits)
         try:
@@ -130,7 +129,7 @@ class RemoteSandbox:
         order = run_order(argv, files, stdin, limits)
         if not order.fits:
             return too_many_files(await asyncio.to_thread(lambda: self.tier), limits)
-        body = write_run(RunRequest(order.argv, order.files, stdin, limits, _caller()))
+        body = write_run(RunRequest(order.argv, order.files, stdin, limits, SANDBOX_CALLER.get()))
         try:
             run = await self._execute(RUN, body, max_answer_bytes(0, limits), read_run_result)
         except ServerFault as fault:
@@ -143,7 +142,7 @@ class RemoteSandbox:
     ) -> TestResult:
         """As the protocol says, and as `LocalSandbox` does."""
         run_order(("-",), tree, "", limits)
-        body = write_test(TestRequest(tree, tests, expected, limits, _caller()))
+        body = write_test(TestRequest(tree, tests, expected, limits, SANDBOX_CALLER.get()))
         try:
             result = await self._execute(TEST, body, max_test_answer_bytes(body, limits), read_test_result)
         except ServerFault as fault:
@@ -157,7 +156,7 @@ class RemoteSandbox:
         """As `LocalSandbox` does. It waits while the server has as many sessions as it takes. Raises `SandboxError`
         where the server does not answer."""
         run_order(("-",), tree, "", limits)
-        body = write_open(OpenRequest(tree, limits, background, _caller()))
+        body = write_open(OpenRequest(tree, limits, background, SANDBOX_CALLER.get()))
         try:
             opened = await self._link.ask(OPEN, body, MAX_SHORT_ANSWER_BYTES, read_opened)
         except ServerFault as fault:
@@ -193,7 +192,3 @@ class RemoteSandbox:
         """Nothing is known of the isolation of a server that never answered; it is then called the least."""
         tier: IsolationTier = self.__dict__.get("tier", IsolationTier.REDUCED)
         return RunResult(ResultClass.INFRASTRUCTURE_ERROR, tier, reason=str(fault))
-
-
-def _caller() -> SandboxCaller:
-    return SANDBOX_CALLER.get(SandboxCaller())

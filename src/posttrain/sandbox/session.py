@@ -124,7 +124,8 @@ class Session:
         async with self._verb():
             if snapshot not in self._snapshots:
                 raise UserError(f"there is no snapshot {snapshot!r} in this session")
-            await self._end_interpreter()
+            if self._interpreter.alive:
+                await self._end_interpreter()
             before = {self._upper, *self._lowers}
             await self._stack(self._last + 1, self._snapshots[snapshot])
             kept = {layer for lowers in self._snapshots.values() for layer in lowers} | {self._upper}

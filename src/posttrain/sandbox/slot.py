@@ -20,13 +20,12 @@ from posttrain.core.sandboxing import SandboxLimits
 from posttrain.sandbox.cgroup import Cgroup
 from posttrain.sandbox.inside.server import DONE, HELLO, ONCE, OPEN, STOP
 from posttrain.sandbox.job import job_frame
-from posttrain.sandbox.order import MIB, Order
+from posttrain.sandbox.order import MIB, Order, max_files
 from posttrain.sandbox.profile import Profile
 from posttrain.sandbox.tree import Tree
 from posttrain.sandbox.walls import Walls
 
 _START_TIMEOUT_S = 30.0
-_FILES_PER_MIB, _FILES_MORE = 256, 64
 _NUM_OURS = 2
 """Processes, at most: the server, and one that it forks for itself (`inside/cells.py`), also when a program has all it
 may have. It is the limit by user that holds a program to its number exactly."""
@@ -122,8 +121,7 @@ class Slot:
             raise OSError(answer.decode(errors="replace").strip() or "the server is gone")
 
     def _box(self, limits: SandboxLimits) -> bytes:
-        num_files = limits.disk_mib * _FILES_PER_MIB + _FILES_MORE
-        return b"%d %d %d" % (self._walls.user(), limits.disk_mib, num_files)
+        return b"%d %d %d" % (self._walls.user(), limits.disk_mib, max_files(limits.disk_mib))
 
     def stop(self) -> None:
         """Have the server end what runs, and report."""

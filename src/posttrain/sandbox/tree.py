@@ -117,12 +117,12 @@ class Tree:
 
     def _await_death(self) -> None:
         _send(signal.SIGKILL, self.first)
-        if not self._clean_up_s or not _has_ended(self.outer, self._clean_up_s):
+        if not self._clean_up_s or not has_ended(self.outer, self._clean_up_s):
             if self.first < 0:
                 self._seize_for_certain()
             for pidfd in (self.first, self.outer):
                 _send(signal.SIGKILL, pidfd)
-                if pidfd >= 0 and not _has_ended(pidfd, _LAST_WAIT_S):
+                if pidfd >= 0 and not has_ended(pidfd, _LAST_WAIT_S):
                     raise SandboxError(
                         f"sandbox process {self._process.pid} was there {_LAST_WAIT_S:.0f} s after it was killed"
                     )
@@ -183,7 +183,8 @@ def _send(number: signal.Signals, pidfd: int) -> None:
             signal.pidfd_send_signal(pidfd, number)
 
 
-def _has_ended(pidfd: int, timeout_s: float) -> bool:
+def has_ended(pidfd: int, timeout_s: float) -> bool:
+    """Blocks for so long at most."""
     poll = select.poll()
     poll.register(pidfd, select.POLLIN)
     return bool(poll.poll(timeout_s * 1000))

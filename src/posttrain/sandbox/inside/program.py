@@ -26,6 +26,8 @@ BOX = "/run/box"
 """Where there are mounts; elsewhere each server has its own."""
 WORK = f"{BOX}/{_WORK}"
 SCRATCH = f"{BOX}/{_SCRATCH}"
+DEVICES = ("null", "zero", "full", "random", "urandom")
+"""Of /dev: all that there are, or may be opened."""
 OPEN_FILES = 128
 MAX_ERROR_CHARACTERS = 500
 READY = b"R"

@@ -10,6 +10,7 @@ import os
 from posttrain.sandbox.inside.descendants import adopt_orphans, kill_descendants
 from posttrain.sandbox.inside.folder import Folder
 from posttrain.sandbox.inside.lockdown import DEVICE, READ, WRITE, landlock_abi
+from posttrain.sandbox.inside.program import DEVICES
 from posttrain.sandbox.inside.server import serve
 from posttrain.sandbox.inside.warden import reap_all
 
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
 MIN_LANDLOCK_ABI = 3
 """Before, a program could empty whatever file its user may write to."""
-_DEVICES = ("null", "zero", "full", "random", "urandom")
 
 
 def start(reduced: "Reduced") -> None:
@@ -50,5 +50,5 @@ def start(reduced: "Reduced") -> None:
 
 
 def _rules(readable: "list[str]", folder: Folder) -> "list[tuple[str, int]]":
-    devices = [(f"/dev/{name}", DEVICE) for name in _DEVICES]
+    devices = [(f"/dev/{name}", DEVICE) for name in DEVICES]
     return [*((path, READ) for path in (*readable, folder.site)), *devices, (folder.path, WRITE)]

@@ -38,9 +38,9 @@ STOP = b"stop"
 """End what runs, and report."""
 ONCE, STEP, STEP_AND_KEEP, TRUSTED = b"once", b"step", b"keep", b"trusted"
 """Each comes with descriptors, forks, and is answered by a report, before which stands how many microseconds the last
-replacement of the box took. ONCE, with a user, MiB and a number of files behind
-it, has a box of its own. The others are a session's: STEP_AND_KEEP leaves processes alive, and TRUSTED is for our own
-code, which stands in the folder of the layers and leaves whoever is alive in peace."""
+replacement of the box took. ONCE, with a user, MiB and a number of files behind it, has a box of its own. The others
+are a session's: STEP_AND_KEEP leaves processes alive, and TRUSTED is for our own code, which stands in the folder of
+the layers and leaves whoever is alive in peace."""
 CELL, CELL_AND_KEEP = b"cell", b"cell-keep"
 """The same for the session's interpreter, which is forked where there is none (`cells.py`)."""
 OPEN, LAYER, STACK, CLOSE = b"open", b"layer", b"stack", b"close"
