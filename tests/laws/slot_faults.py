@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.own_children import children_of, own_children
 
 from posttrain.sandbox import local, watch
 from posttrain.sandbox.bubblewrap import Host
@@ -77,7 +78,7 @@ class Stage:
         found = []
         for bwrap in own_children():
             if self.mark.encode() in command_line(bwrap):
-                found.append((bwrap, *_children(Path(f"/proc/{bwrap}/task/{bwrap}"))))
+                found.append((bwrap, *children_of(Path(f"/proc/{bwrap}/task/{bwrap}"))))
         return found
 
     def close_strangers(self) -> None:
@@ -342,18 +343,6 @@ def command_line(pid: int) -> bytes:
         return Path(f"/proc/{pid}/cmdline").read_bytes()
     except (FileNotFoundError, ProcessLookupError):
         return b""
-
-
-def own_children() -> list[int]:
-    """Those that nobody has waited for included."""
-    return [child for task in Path("/proc/self/task").iterdir() for child in _children(task)]
-
-
-def _children(task: Path) -> list[int]:
-    try:
-        return [int(pid) for pid in (task / "children").read_text().split()]
-    except (FileNotFoundError, ProcessLookupError):
-        return []
 
 
 FAULTS: dict[str, Fault] = {

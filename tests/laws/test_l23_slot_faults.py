@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.laws.slot_faults import FAULTS, Refusal, Stage, command_line, own_children
+from tests.laws.slot_faults import FAULTS, Refusal, Stage, command_line
+from tests.own_children import own_children
 
 from posttrain.core.sandboxing import OutputStatus, ResultClass, RunResult, SandboxLimits
 from posttrain.core.types import Json

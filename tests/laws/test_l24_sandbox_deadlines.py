@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.own_children import own_children
 
 from posttrain.core.sandboxing import ResultClass, RunResult, SandboxLimits
 from posttrain.sandbox.local import LocalSandbox
@@ -129,13 +130,9 @@ def test_a_cancelled_execution_is_gone_when_the_await_returns(kind: Kinds, delay
         await sandbox.close()
         return left
 
-    before = children(), len(os.listdir("/proc/self/fd"))  # noqa: PTH208
+    before = set(own_children()), len(os.listdir("/proc/self/fd"))  # noqa: PTH208
     assert asyncio.run(cancelled()) == []
-    assert (children(), len(os.listdir("/proc/self/fd"))) == before  # noqa: PTH208
-
-
-def children() -> set[str]:
-    return {child for task in Path("/proc/self/task").iterdir() for child in (task / "children").read_text().split()}
+    assert (set(own_children()), len(os.listdir("/proc/self/fd"))) == before  # noqa: PTH208
 
 
 @each_kind

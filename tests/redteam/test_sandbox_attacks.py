@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from tests.ordinary_user import needs_ordinary_user, run_as_ordinary_user
+from tests.own_children import own_children
 
 from posttrain.sandbox.attacks.catalogue import FAMILIES
 from posttrain.sandbox.attacks.check import AttackResult, check
@@ -33,27 +34,19 @@ NAMES = [attack.name for attacks in FAMILIES.values() for attack in attacks]
 class Holdings:
     """What a process that leaks has more of."""
 
-    children: tuple[str, ...]
+    children: tuple[int, ...]
     num_fds: int
     num_temporary: int
     num_mounts: int
 
 
 def holdings() -> Holdings:
-    tasks = Path("/proc/self/task").iterdir()
     return Holdings(
-        children=tuple(child for task in tasks for child in _children(task)),
+        children=tuple(own_children()),
         num_fds=len(list(Path("/proc/self/fd").iterdir())),
         num_temporary=len(list(Path(tempfile.gettempdir()).iterdir())),
         num_mounts=len(Path("/proc/self/mountinfo").read_text().splitlines()),
     )
-
-
-def _children(task: Path) -> list[str]:
-    try:
-        return (task / "children").read_text().split()
-    except FileNotFoundError:  # the thread has ended meanwhile
-        return []
 
 
 @pytest.fixture(scope="module")

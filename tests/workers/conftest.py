@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.own_children import own_children
 
 from posttrain.workers.spec import WorkerSpec
 
@@ -25,14 +26,10 @@ def make_spec(tmp_path: Path) -> MakeSpec:
 @pytest.fixture(autouse=True)
 def nothing_is_left_behind() -> Iterator[None]:
     """Law L25: children (zombies too) and descriptors are what they were."""
-    children, descriptors = _children(), _descriptors()
+    children, descriptors = set(own_children()), _descriptors()
     yield
-    assert _children() == children
+    assert set(own_children()) == children
     assert _descriptors() == descriptors
-
-
-def _children() -> set[str]:
-    return {pid for task in Path("/proc/self/task").iterdir() for pid in (task / "children").read_text().split()}
 
 
 def _descriptors() -> int:
