@@ -247,6 +247,30 @@ class Domain(Protocol):
         ...
 
 
+class Verifier(Protocol):
+    """Judges text without running it: pure, synchronous, called in a worker that a deadline ends.
+
+    What the reply causes is INCORRECT; a `gold` that cannot be read raises ValueError, since a broken task is no
+    wrong answer. Reasons carry nothing of `gold`: they may be shown to the policy.
+    """
+
+    @property
+    def version(self) -> str:
+        """Raised with every change of what is accepted."""
+        ...
+
+    def verify(self, reply: str, gold: Json) -> Verdict: ...
+
+
+class SandboxVerifier(Protocol):
+    """Judges what runs: as a `Verifier`, but async and over a sandbox, whose failure is NO_VERDICT (law L23)."""
+
+    @property
+    def version(self) -> str: ...
+
+    async def verify(self, reply: str, gold: Json, sandbox: Sandbox) -> Verdict: ...
+
+
 # ── learning ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 

@@ -20,7 +20,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from posttrain.core.errors import ConfigError, UnknownNameError, UserError
 
-KINDS = ("domain", "engine", "loss", "advantage", "sandbox")
+KINDS = ("domain", "verifier", "engine", "loss", "advantage", "sandbox")
 
 
 def names(kind: str) -> list[str]:

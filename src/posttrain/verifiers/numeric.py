@@ -7,9 +7,11 @@ and infinities are refused; nothing is evaluated. There is no tolerance: a task 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from decimal import Decimal
+from typing import ClassVar
 
-from posttrain.core.types import Verdict
+from posttrain.core.types import Json, Verdict
 from posttrain.verifiers.final_answer import Refused, read_final_answer
 from posttrain.verifiers.flags import Flag
 
@@ -65,3 +67,13 @@ def verify_number(reply: str, expected: int | str) -> Verdict:
     if number != wanted:
         return Verdict.incorrect("the answer is another number", answer=answer)
     return Verdict.correct(answer=answer)
+
+
+@dataclass(frozen=True)
+class Number:
+    """`verify_number` by name: the reply ends with `Answer: X`, and X is the number `gold`."""
+
+    version: ClassVar[str] = "1"
+
+    def verify(self, reply: str, gold: Json) -> Verdict:
+        return verify_number(reply, gold)
