@@ -13,6 +13,7 @@ from typing import Annotated
 
 import typer
 
+from posttrain.cli_audit import audit, domains_audit, reverify, review_app
 from posttrain.cli_json import JsonFlag, finish
 from posttrain.cli_sandbox import check_sandbox, check_tests, sandbox_app
 from posttrain.core.errors import PosttrainError, UserError
@@ -29,6 +30,10 @@ app.add_typer(domains_app, name="domains")
 app.add_typer(bench_app, name="bench")
 app.add_typer(check_app, name="check")
 app.add_typer(sandbox_app, name="sandbox")
+app.add_typer(review_app, name="review")
+app.command("audit")(audit)
+app.command("reverify")(reverify)
+domains_app.command("audit")(domains_audit)
 check_app.command("sandbox")(check_sandbox)
 check_app.command("tests")(check_tests)
 

@@ -129,6 +129,11 @@ def healthy(step: int) -> dict[str, float]:
         "repetition": 0.1,
         "mean_tokens": 20 + 2 * wave,
         "truncated_share": 0.1,
+        "no_verdict_share/words": 0.0,
+        "suspect/words": 0.0,
+        "visible_hidden_gap/words": 0.05,
+        "drift/held_out/words": 0.02,
+        "audit/precision_margin/words": 0.05,
     }
 
 
@@ -154,7 +159,23 @@ COLLAPSES = {  # one for each default rule, on top of `healthy`
     "length_grew": {"mean_tokens": 100.0},
     "length_shrank": {"mean_tokens": 1.5},
     "truncated": {"truncated_share": 0.9},
+    "length_jumped": {"mean_tokens": 38.0},
+    "entropy_jumped": {"entropy": 0.65},
+    "no_verdict": {"no_verdict_share/words": 0.5},
+    "suspect": {"suspect/words": 0.01},
+    "exploited": {"suspect/words": 0.5},
+    "visible_hidden_gap": {"visible_hidden_gap/words": 0.4},
+    "unconfirmed": {"drift/held_out/words": 0.2},
+    "unconfirmed_for_long": {"drift/held_out/words": 0.4},
+    "audited_precision": {"audit/precision_margin/words": -0.01},
 }
+ALSO = {
+    "entropy_high": ("entropy_jumped",),
+    "length_grew": ("length_jumped",),
+    "exploited": ("suspect",),
+    "unconfirmed_for_long": ("unconfirmed",),
+}
+"""What the same collapse raises beside its own rule: an earlier sign of it."""
 
 
 @pytest.mark.parametrize("rule", DEFAULT_RULES, ids=lambda rule: rule.name)
@@ -162,10 +183,40 @@ def test_each_way_to_collapse_raises_its_own_rule(rule: Rule) -> None:
     health = Health(DEFAULT_RULES)
     for step in range(1, 60):
         assert health.observe(MetricsRecord(0, "rl", step, 0.0, healthy(step))) == Response()
-    collapsed = [
-        health.observe(MetricsRecord(0, "rl", n, 0.0, {**healthy(n), **COLLAPSES[rule.name]})) for n in range(60, 80)
-    ]
+    collapsed = []
+    for step in range(60, 80):
+        values = {**healthy(step), **COLLAPSES[rule.name]}
+        health.look(step, values)
+        collapsed.append(health.observe(MetricsRecord(0, "rl", step, 0.0, values)))
     sentences = [sentence for response in collapsed for sentence in response.sentences]
-    assert sentences
-    assert all(sentence.endswith(rule.why) for sentence in sentences)
+    whys = {own.why for own in DEFAULT_RULES if own.name in (rule.name, *ALSO.get(rule.name, ()))}
+    assert any(sentence.endswith(rule.why) for sentence in sentences)
+    assert all(any(sentence.endswith(why) for why in whys) for sentence in sentences)
     assert any(response.stop for response in collapsed) == (rule.action is Action.STOP)
+    assert bool(health.paused(80)) == (rule.action is Action.PAUSE)
+    assert bool(health.quarantines) == (rule.name in ("suspect", "exploited"))
+
+
+def test_a_pause_names_its_domain_and_when_it_began_and_ends_with_the_verifier_that_caused_it() -> None:
+    rule = Rule("p", "audit/precision_margin/*", Comparison.BELOW, 0.0, action=Action.PAUSE)
+    steps = [MetricsRecord(0, "rl", n, 0.0, {"audit/precision_margin/words": -0.1 * (n == 2)}) for n in (1, 2, 3)]
+    health = Health([rule], steps)
+    assert (health.paused(1), list(health.paused(2)), list(health.paused(3))) == ({}, ["words"], ["words"])
+    assert "below 0" in health.paused(2)["words"]
+    assert health.values()["paused/words"] == 1.0
+    assert Health([rule], steps, lifted={"words": 2}).paused(3) == {}
+    assert list(Health([rule], steps, lifted={"words": 1, "sums": 9}).paused(3)) == ["words"]
+
+
+def test_quarantine_acts_on_the_step_that_shows_the_cheat_and_on_all_after_it() -> None:
+    rule = Rule("q", "suspect/*", Comparison.ABOVE, 0.0, action=Action.QUARANTINE)
+    health = Health([rule])
+    health.look(1, {"suspect/words": 0.0})
+    assert not health.quarantines
+    health.look(2, {"suspect/words": 0.1})
+    assert list(health.quarantines) == ["suspect/words"]
+    assert len(health.observe(MetricsRecord(0, "rl", 2, 0.0, {"suspect/words": 0.1})).sentences) == 1
+    assert health.good
+    resumed = Health([rule], [MetricsRecord(0, "rl", 2, 0.0, {"suspect/words": 0.1})])
+    assert resumed.quarantines == health.quarantines
+    assert resumed.observe(MetricsRecord(0, "rl", 3, 0.0, {})).sentences == ()

@@ -24,16 +24,22 @@ from posttrain.core.types import (
     Turn,
     Verdict,
 )
+from posttrain.gate.agreement import Estimate
+from posttrain.gate.review import VerifierReview
 from posttrain.learn.objective import Objective
 from posttrain.learn.samples import to_samples
 from posttrain.losses.base import LossInputs
 from posttrain.observe.alarms import alarms
+from posttrain.run.audited import audit_values
 from posttrain.run.collapse import DEFAULT_RULES
+from posttrain.run.defence import inspection_values, quarantine_values
+from posttrain.run.drift import drift_values
 from posttrain.run.health import Health
 from posttrain.run.metrics import sandbox_values, step_values
 from posttrain.sandbox.local import LocalSandbox
 from posttrain.sandbox.scripted import ScriptedSandbox
 from posttrain.store.metrics import MetricsRecord
+from posttrain.verifiers.detect.attempts import with_held_out
 
 
 def group(domain: str, index: int, *attempts: tuple[float, str], stop: StopReason = StopReason.STOP) -> Group:
@@ -113,7 +119,16 @@ def test_each_domain_has_its_own_answers() -> None:
 
 
 def test_every_rule_reads_what_a_step_records() -> None:
-    recorded = values_of([group("words", index, (1.0, "a"), (0.0, "b")) for index in range(2)])
+    groups = [group("words", index, (1.0, "a"), (0.0, "b")) for index in range(2)]
+    parts = {"visible_tests": 1.0, "hidden_tests": 0.0}
+    attempts = [
+        with_held_out(dataclasses.replace(t, verdict=Verdict.correct(parts=parts)), Verdict.incorrect("no"))
+        for one in groups
+        for t in one.trajectories
+    ]
+    step = {**values_of(groups), **inspection_values(attempts), **quarantine_values(attempts)}
+    found = VerifierReview("words", "1", 9, 9, 0, 0, Estimate(0.5, (0.2, 0.8), 9, 1.0), None)
+    recorded = {**step, **drift_values([step] * 6), **audit_values(found, 0.9)}
     for rule in DEFAULT_RULES:
         assert list(rule.watched(recorded)), f"rule {rule.name} watches {rule.metric}, which no step records"
 

@@ -8,7 +8,7 @@ The `Loss` seam takes tensors and stands in `losses/base.py`: this layer imports
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, runtime_checkable
@@ -379,6 +379,10 @@ class Mixture(Protocol):
     """What next: a pure function of its state and of what it has observed."""
 
     def next(self) -> Task: ...
+
+    def pause(self, domains: Collection[str]) -> None:
+        """These domains, and only these, give no tasks from the next one on. Raises `StoppedByRuleError` for all."""
+        ...
 
     def observe(self, group: Group) -> None: ...
 

@@ -49,6 +49,11 @@ class Action(enum.StrEnum):
     WARN = "warn"
     LOWER_RATE = "lower_rate"
     """Multiply the learning rate by the rule's `factor`, from the next step on."""
+    QUARANTINE = "quarantine"
+    """Keep the attempts that the metric counts out of the gradient, those of this very step on; of a metric that ends
+    with a domain's name, that domain's."""
+    PAUSE = "pause"
+    """Draw no more tasks of the domain whose name ends the metric's."""
     STOP = "stop"
     ROLL_BACK = "roll_back"
     """Return to the last good checkpoint, with the learning rate multiplied by `factor` and other random draws."""

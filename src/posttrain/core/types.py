@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 """Written into every stored file; raised when a reader of the old files would go wrong."""
 
 IntArray = npt.NDArray[np.int32]
@@ -163,6 +163,20 @@ class Verdict:
 
 
 @dataclass(frozen=True)
+class Detection:
+    """A sign of a cheat on one attempt: what was seen, not what it costs."""
+
+    name: str
+    """Of the detector, such as "several_answers"."""
+    row: int
+    """Of the catalogue in `verifiers/detect/catalogue.py`; 0: of none."""
+    seen: str
+    """What it fired on, shortened, for people."""
+    grave: bool = False
+    """Whether a verifier that pays for such an attempt is contradicted by it; otherwise it is a hint."""
+
+
+@dataclass(frozen=True)
 class Reward:
     """A scalar with its reasons; `total` can be recomputed from the rest."""
 
@@ -214,6 +228,11 @@ class Trajectory:
     reward: Reward | None = None
     failure: Failure | None = None
     cost: Cost = field(default_factory=Cost)
+    detections: tuple[Detection, ...] = ()
+    held_out: Verdict | None = None
+    """Of the domain's independent verifier, where it has one: measured, never rewarded."""
+    quarantine: str = ""
+    """Why a rule keeps the attempt out of the gradient; empty: none does."""
 
     def __post_init__(self) -> None:
         lengths = {len(self.tokens), len(self.sampled), len(self.behavior_logprobs), len(self.versions)}
@@ -221,13 +240,29 @@ class Trajectory:
             raise ValueError(f"a trajectory's ids, mask, log-probs and versions differ in length: {sorted(lengths)}")
 
     @property
-    def scored(self) -> bool:
-        """Whether the attempt has a verdict that may be learned from."""
+    def judged(self) -> bool:
+        """Whether the attempt has a verdict and a reward; otherwise a failure of ours left it without (law L23)."""
         return (
             self.failure is None
             and self.reward is not None
             and self.verdict is not None
             and self.verdict.status is not VerdictStatus.NO_VERDICT
+        )
+
+    @property
+    def scored(self) -> bool:
+        """Whether the attempt has a verdict that may be learned from: a quarantined one is in no statistic of its
+        group, no term and no denominator, since its reward is what is not believed."""
+        return self.judged and not self.quarantine
+
+    @property
+    def suspect(self) -> bool:
+        """Whether the verifier paid for what a grave detector saw. What earned nothing teaches the right thing."""
+        return (
+            self.judged
+            and self.verdict is not None
+            and self.verdict.score > 0.0
+            and any(detection.grave for detection in self.detections)
         )
 
     @property

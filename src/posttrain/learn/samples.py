@@ -44,6 +44,8 @@ class Selection:
     """One scored attempt only, so nothing to compare it with."""
     num_without_verdict: int
     """Attempts that a failure of ours left unscored."""
+    num_quarantined: int
+    """Attempts that a rule keeps out."""
     num_masked_truncated: int
     """Truncated attempts not trained, in groups that are."""
 
@@ -64,11 +66,12 @@ def to_samples(
     the attempt's task allows it to sample. `temperature` is the one that the attempts were sampled at.
     """
     samples: list[Sample] = []
-    without_signal = of_one = without_verdict = masked = 0
+    without_signal = of_one = without_verdict = quarantined = masked = 0
     for group, advantages_G in zip(groups, advantages, strict=True):
         pairs = list(zip(group.trajectories, advantages_G, strict=True))
         scored = [(trajectory, credit) for trajectory, credit in pairs if trajectory.scored]
-        without_verdict += len(pairs) - len(scored)
+        without_verdict += sum(not trajectory.judged for trajectory, _ in pairs)
+        quarantined += sum(trajectory.judged and not trajectory.scored for trajectory, _ in pairs)
         of_one += len(scored) == 1
         silent = not any(credit.any() for _, credit in scored)
         without_signal += silent
@@ -79,7 +82,7 @@ def to_samples(
         for trajectory, credit in kept:
             sample = dataclasses.replace(sample_of(trajectory, temperature), advantages=credit)
             samples.append(_reduced(sample, reduction, fixed_length_tokens or _most_tokens(trajectory)))
-    return Selection(samples, without_signal, of_one, without_verdict, masked)
+    return Selection(samples, without_signal, of_one, without_verdict, quarantined, masked)
 
 
 def sample_of(trajectory: Trajectory, temperature: float) -> Sample:

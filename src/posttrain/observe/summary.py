@@ -89,7 +89,7 @@ def summary(run: RunDirectory) -> Summary:
         mean={report.label: report.mean for report in reports},
         gain_rl=_gain(result),
         curves=reward_curves(metrics.records),
-        alarms=(*alarms(metrics.records, reports, _rules(config)), *([metrics.torn] if metrics.torn else [])),
+        alarms=(*alarms(metrics.records, reports, stage_rules(config)), *([metrics.torn] if metrics.torn else [])),
     )
 
 
@@ -135,7 +135,7 @@ def _stages(config: Mapping[str, Json], records: Sequence[MetricsRecord]) -> tup
     )
 
 
-def _rules(config: Mapping[str, Json]) -> dict[str, list[Rule]]:
+def stage_rules(config: Mapping[str, Json]) -> dict[str, list[Rule]]:
     """Of each stage that the run watched by rules."""
     stages = [stage for stage in config.get("stages", []) if stage.get("rules")]
     return {

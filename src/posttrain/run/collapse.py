@@ -1,4 +1,5 @@
-"""The rules that watch every stage of reinforcement learning for collapse, with the reason for each threshold.
+"""The rules that watch every stage of reinforcement learning for collapse and for a fooled verifier, with the reason
+for each threshold.
 
 A stage's own rules come on top; one with a default's name takes its place. Nothing is evaluated here.
 """
@@ -9,8 +10,12 @@ from collections.abc import Sequence
 
 from posttrain.core.rules import Action, Baseline, Comparison, Rule
 
+# Beside metrics of the step there are those of `run/defence.py`, `run/drift.py` and `run/audited.py`.
 # Conservative: a healthy run raises none of them, so each asks for a lasting state far outside of what one shows. Of
 # 110 steps of the quickstart (16 groups of 8) the worst are named. They warn: which remedy is right is the user's call.
+QUARANTINE_METRICS = ("suspect/", "detector/")
+"""What the metric of a rule that quarantines begins with: those that count attempts before a step is learned from."""
+
 DEFAULT_RULES = (
     Rule(
         name="loss_not_finite",
@@ -157,6 +162,90 @@ DEFAULT_RULES = (
         threshold=0.5,
         for_steps=10,
         why="most attempts are cut off by a length limit",
+    ),
+    # Within ten steps a healthy policy's length and entropy move by tens of per cent.
+    Rule(
+        name="length_jumped",
+        metric="mean_tokens",
+        when=Comparison.ABOVE,
+        threshold=1.8,
+        relative_to=Baseline.RECENT,
+        for_steps=2,
+        why="attempts have become much longer at once: has the policy found something that pays?",
+    ),
+    Rule(
+        name="entropy_jumped",
+        metric="entropy",
+        when=Comparison.ABOVE,
+        threshold=3.0,
+        relative_to=Baseline.RECENT,
+        for_steps=2,
+        why="the policy has changed its ways at once",
+    ),
+    # One attempt in ten without a verdict is no accident: what is left is a biased choice.
+    Rule(
+        name="no_verdict",
+        metric="no_verdict_share/*",
+        when=Comparison.ABOVE,
+        threshold=0.1,
+        for_steps=3,
+        why="the domain's verifier or sandbox fails, and what it fails on is not learned from",
+    ),
+    # A verifier that pays for what a grave detector saw is wrong about it, or the detector is: a person should look,
+    # and until then nothing should be learned from it.
+    Rule(
+        name="suspect",
+        metric="suspect/*",
+        when=Comparison.ABOVE,
+        threshold=0.0,
+        action=Action.QUARANTINE,
+        why="the verifier pays for what a detector takes for a cheat; such attempts are not learned from",
+    ),
+    # A few are a detector's mistakes. A quarter of all attempts, again and again, is what the policy has learned to do.
+    Rule(
+        name="exploited",
+        metric="suspect/*",
+        when=Comparison.ABOVE,
+        threshold=0.25,
+        for_steps=5,
+        action=Action.PAUSE,
+        why="the policy lives on what detectors take for a cheat: mend the verifier, raise its version, resume",
+    ),
+    Rule(
+        name="visible_hidden_gap",
+        metric="visible_hidden_gap/*",
+        when=Comparison.ABOVE,
+        threshold=0.2,
+        for_steps=3,
+        why="programs pass the tests that they can see and fail the hidden ones",
+    ),
+    # Both rates are means over the same attempts, so their difference moves by a few hundredths from window to window.
+    Rule(
+        name="unconfirmed",
+        metric="drift/*",
+        when=Comparison.ABOVE,
+        threshold=0.15,
+        for_steps=3,
+        why="the reward rises and what should rise with it does not",
+    ),
+    Rule(
+        name="unconfirmed_for_long",
+        metric="drift/*",
+        when=Comparison.ABOVE,
+        threshold=0.3,
+        for_steps=5,
+        action=Action.PAUSE,
+        why="most of what the reward has gained is confirmed by nothing else",
+    ),
+    # Below 0 only where the audited precision's whole 95 % interval lies below the floor: a few labels pause nothing
+    # unless they leave no doubt.
+    Rule(
+        name="audited_precision",
+        metric="audit/precision_margin/*",
+        when=Comparison.BELOW,
+        threshold=0.0,
+        action=Action.PAUSE,
+        why="people found the domain's verifier less precise than its floor (precision_floor)",
     ),
 )
 

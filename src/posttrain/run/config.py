@@ -23,6 +23,18 @@ Component = dict[str, Any]
 
 
 @dataclass(frozen=True)
+class HeldOutConfig:
+    """A second, independent verifier of a domain. It never enters the reward: what is trained against wears out."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = STRICT
+
+    verifier: Component
+    """Its name and options."""
+    gold: str = "answer"
+    """Which entry of a task's hidden data it compares with."""
+
+
+@dataclass(frozen=True)
 class DomainConfig:
     """One domain of the mixture."""
 
@@ -35,6 +47,11 @@ class DomainConfig:
     source: str = ""
     """A registered name or `path/to/file.py:Object`; empty: the table's own name."""
     options: dict[str, Any] = field(default_factory=dict)
+    held_out: HeldOutConfig | None = None
+    """Absent: nothing judges the verifier while the run goes on but people (`posttrain review`)."""
+    precision_floor: float = 0.9
+    """Share of the attempts that the verifier calls correct which must be: below it, by people's labels and beyond
+    doubt, the domain is paused."""
 
     @property
     def levels(self) -> tuple[int, ...]:
@@ -45,6 +62,8 @@ class DomainConfig:
             raise ValueError("level needs at least one number")
         if not (math.isfinite(self.weight) and self.weight > 0.0):
             raise ValueError(f"weight must be above 0, not {self.weight}: leave the domain out instead")
+        if not 0.0 <= self.precision_floor <= 1.0:
+            raise ValueError(f"precision_floor must lie in [0, 1], not {self.precision_floor}")
 
 
 @dataclass(frozen=True)

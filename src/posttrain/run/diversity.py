@@ -42,13 +42,13 @@ def reward_spread(groups: Sequence[Group]) -> float | None:
 
 
 def answer_statistics(trajectories: Sequence[Trajectory]) -> AnswerStatistics | None:
-    """Of one domain's scored attempts; "no answer was found" is an answer too.
+    """Of one domain's judged attempts; "no answer was found" is an answer too.
 
     None where fewer than two tasks were tried, or where no attempt has an answer (the domain names none).
     """
     answers: Answers = defaultdict(list)
     for trajectory in trajectories:
-        assert trajectory.scored, trajectory.trajectory_id
+        assert trajectory.judged, trajectory.trajectory_id
         assert trajectory.verdict is not None
         answers[trajectory.task.task_id].append((trajectory.verdict.answer, trajectory.verdict.score))
     counts = Counter(answer for attempts in answers.values() for answer, _ in attempts)

@@ -7,11 +7,14 @@ touches neither learner nor files: the loop carries out what a `Response` asks f
 A roll-back is a resume from the last good checkpoint with one more `RollBack` in the list: the records behind that
 checkpoint are cut off, the learning rate is lowered for good, and sampling draws from other streams, since the same
 weights, tasks and draws would fail the same way.
+
+Quarantine acts before a step is learned from, so its rules are shown what the detectors saw first (`look`); all others
+see the whole record. A paused domain stays paused to the end of its stage, or until its verifier is another one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from posttrain.core.rules import Action, Firing, Rule, RuleEngine, StepRecord
@@ -29,6 +32,23 @@ class RollBack:
     factor: float
     """Of the learning rate, from then on."""
     reason: str
+
+
+@dataclass(frozen=True)
+class Pause:
+    """A domain that gives no tasks any more."""
+
+    from_step: int
+    """After which it was paused."""
+    reason: str
+
+
+@dataclass(frozen=True)
+class DetectorStep:
+    """What the detectors saw in one step, before it is learned from."""
+
+    step: int
+    values: Mapping[str, float]
 
 
 @dataclass(frozen=True)
@@ -52,9 +72,16 @@ class Health:
         roll_backs: Sequence[RollBack] = (),
         *,
         max_roll_backs: int = 2,
+        lifted: Mapping[str, int] | None = None,
     ) -> None:
-        """`history` are the stage's own records up to the present step; `roll_backs` the stage's, in order."""
-        self._engine = RuleEngine(rules)
+        """`history` are the stage's own records up to the present step; `roll_backs` the stage's, in order; `lifted`
+        the domains whose verifier was changed, with the step up to which pauses are void."""
+        self._engine = RuleEngine([rule for rule in rules if rule.action is not Action.QUARANTINE])
+        self._quarantine = RuleEngine([rule for rule in rules if rule.action is Action.QUARANTINE])
+        self._lifted = dict(lifted or {})
+        self._quarantines: dict[str, str] = {}
+        self._pauses: dict[str, Pause] = {}
+        self._seen: list[Firing] = []
         self._max_roll_backs = max_roll_backs
         self.roll_backs = tuple(roll_backs)
         self._learning_rate_factor = 1.0
@@ -63,7 +90,22 @@ class Health:
         self._step = 0
         self._troubled_at: int | None = None
         for record in history:
+            self._look(record)
             self._take(record)
+        self._seen = []
+
+    @property
+    def quarantines(self) -> Mapping[str, str]:
+        """The metrics whose attempts are kept out of the gradient, with the reason."""
+        return self._quarantines
+
+    def look(self, step: int, values: Mapping[str, float]) -> None:
+        """Take in what the detectors saw in the step that is about to be learned from."""
+        self._look(DetectorStep(step, values))
+
+    def paused(self, after_step: int) -> dict[str, str]:
+        """Domains that were paused after this step or an earlier one, with the reason."""
+        return {domain: pause.reason for domain, pause in self._pauses.items() if pause.from_step <= after_step}
 
     @property
     def learning_rate_factor(self) -> float:
@@ -74,7 +116,8 @@ class Health:
     def good(self) -> bool:
         """Whether a checkpoint written now is one to return to.
 
-        It is when no rule that does more than warn has fired in the last `QUIET_STEPS` steps, or holds by now.
+        It is when no rule that changes more than what is learned from has fired in the last `QUIET_STEPS` steps, or
+        holds by now.
         """
         if self._troubled_at is not None and self._step - self._troubled_at < QUIET_STEPS:
             return False
@@ -82,11 +125,13 @@ class Health:
 
     def values(self) -> dict[str, float]:
         """For the record of the step being done."""
-        return {"roll_backs": float(len(self.roll_backs))}
+        paused = {f"paused/{domain}": 1.0 for domain in sorted(self.paused(self._step))}
+        return {"roll_backs": float(len(self.roll_backs)), **paused}
 
     def observe(self, record: StepRecord) -> Response:
         """Take in the step that was just recorded, which comes after those of the history."""
-        firings = self._take(record)
+        firings = [*self._seen, *self._take(record)]
+        self._seen = []
         sentences = tuple(firing.sentence for firing in firings)
         stops = [firing.sentence for firing in firings if firing.rule.action is Action.STOP]
         if stops:
@@ -100,12 +145,24 @@ class Health:
         factor = min(firing.rule.factor for firing in returns)
         return Response(sentences, roll_back=RollBack(record.step, factor, returns[0].sentence))
 
+    def _look(self, record: StepRecord) -> None:
+        self._seen = self._quarantine.observe(record)
+        for firing in self._seen:
+            self._quarantines.setdefault(firing.metric, firing.sentence)
+
     def _take(self, record: StepRecord) -> list[Firing]:
         self._step = record.step
         firings = self._engine.observe(record)
         for firing in firings:
             if firing.rule.action is Action.LOWER_RATE:
                 self._learning_rate_factor *= firing.rule.factor
+            if firing.rule.action is Action.PAUSE:
+                self._pause(firing)
             if firing.rule.action is not Action.WARN:
                 self._troubled_at = record.step
         return firings
+
+    def _pause(self, firing: Firing) -> None:
+        domain = firing.metric.rpartition("/")[2]
+        if firing.step > self._lifted.get(domain, 0):
+            self._pauses.setdefault(domain, Pause(firing.step, firing.sentence))

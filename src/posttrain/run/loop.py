@@ -24,8 +24,12 @@ from posttrain.core.errors import NonFiniteError, PosttrainError, StoppedByRuleE
 from posttrain.core.protocols import Advantage, Mixture
 from posttrain.core.registry import build
 from posttrain.core.types import Group, Json
+from posttrain.run.audited import AuditedTruth
 from posttrain.run.credit import Credit, credit
+from posttrain.run.defence import inspect, quarantine_values, quarantined
+from posttrain.run.drift import drift_values
 from posttrain.run.health import Health, RollBack
+from posttrain.run.held_out import HeldOutVerifiers
 from posttrain.run.metrics import sandbox_values, step_values
 from posttrain.run.parts import Parts
 from posttrain.run.record import Recorder
@@ -35,6 +39,7 @@ from posttrain.run.updates import Updates, update
 from posttrain.run.waves import Wave, Waves
 from posttrain.schedule.slots import Slots
 from posttrain.schedule.staleness import staleness
+from posttrain.store.position import Position
 
 POOL = "default"
 
@@ -67,6 +72,13 @@ class RlLoop:
         self.mixture = mixture
         self.health = health
         self.on_evaluation = on_evaluation
+        self.held_out = HeldOutVerifiers(parts.config.domains, recorder.logs)
+        self.audited = AuditedTruth(
+            recorder.directory,
+            parts.config.domains,
+            since={domain: Position(recorder.state.stage, step) for domain, step in recorder.state.lifted.items()},
+        )
+        self.history = [record.values for record in recorder.history()]
         self.first_step = recorder.state.step
         self.steering = dataclasses.replace(steering, learning_rate=health.learning_rate_factor)
         self.advantage: Advantage = build("advantage", stage.advantage)
@@ -98,10 +110,14 @@ class RlLoop:
             for unfinished in sides:
                 unfinished.cancel()
             await asyncio.gather(*sides, return_exceptions=True)
+            await self.held_out.close()
 
     async def _roll(self) -> None:
         for number in range(self.first_step, self.stage.steps):
             slots = [await self.slots.claim(POOL) for _ in range(self.stage.groups_per_step)]
+            # A wave may be drawn as soon as so many steps are done: for what was paused later it is too late, here and
+            # on resume alike.
+            self.mixture.pause(self.health.paused(number - self.stage.max_staleness))
             self.before[number] = self.mixture.state()
             self._rolling = asyncio.ensure_future(self.rolled.roll(number))
             wave = self.waves[number] = await asyncio.shield(self._rolling)
@@ -118,6 +134,10 @@ class RlLoop:
         """One step: credit, one or several updates, publication, records."""
         parts, wave = self.parts, self.waves.pop(step)
         oldest = self._check_staleness(step, groups)
+        inspected = await inspect([*groups, *wave.replaced], self.held_out)
+        self.health.look(step + 1, inspected.values)
+        admitted = quarantined(inspected.groups, self.health.quarantines, self.health.paused(step))
+        groups, wave = admitted[: len(groups)], dataclasses.replace(wave, replaced=admitted[len(groups) :])
         started = time.monotonic()
         try:
             credited, done = await self._update(step, groups)
@@ -138,6 +158,9 @@ class RlLoop:
         values = {
             **step_values(groups, done.metrics, credited.selection, staleness=oldest, seconds=seconds),
             **wave.values(),
+            **inspected.values,
+            **quarantine_values([t for group in admitted for t in group.trajectories]),
+            **self.audited.values(),
             **sandbox_values(parts.rollouts.sandbox),
             **self.steering.values(),
             **self.health.values(),
@@ -146,6 +169,8 @@ class RlLoop:
         }
         if credited.kl is not None:
             values["kl"] = credited.kl
+        values |= drift_values([*self.history, values])
+        self.history.append(values)
         await self._record(step + 1, groups, wave, values)
 
     async def _update(self, step: int, groups: list[Group]) -> tuple[Credit, Updates]:
@@ -173,9 +198,10 @@ class RlLoop:
             await self.parts.learner.refresh_reference()
             self.recorder.reference(self.parts.version, self.parts.fingerprint)
         self.before.pop(step - 1)
-        if response.stop is not None:
+        stop = response.stop or self._all_paused(step)
+        if stop is not None:
             await self._checkpoint(step)
-            raise StoppedByRuleError(f"stage {stage.name} was stopped after step {step}: {response.stop}")
+            raise StoppedByRuleError(f"stage {stage.name} was stopped after step {step}: {stop}")
         if stage.evaluate_every_steps and step % stage.evaluate_every_steps == 0 and step < stage.steps:
             await self.on_evaluation(step)
         if self.recorder.checkpoint_due(step, stage.steps):
@@ -184,6 +210,13 @@ class RlLoop:
     async def _checkpoint(self, step: int) -> None:
         mixture = self.before.get(step, self.mixture.state())
         await self.recorder.checkpoint(step, mixture=mixture, steering=self.steering, good=self.health.good)
+
+    def _all_paused(self, step: int) -> str | None:
+        """Why nothing is left to learn, where that is so."""
+        paused = self.health.paused(step)
+        if self.parts.config.domains.keys() - paused.keys():
+            return None
+        return "every domain is paused; " + "; ".join(f"{domain}: {reason}" for domain, reason in paused.items())
 
     def _check_staleness(self, step: int, groups: list[Group]) -> int:
         oldest = staleness(groups, self.parts.version)

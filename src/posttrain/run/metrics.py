@@ -35,7 +35,7 @@ def step_values(
         "num_sampled_tokens": float(num_tokens),
         "mean_tokens": num_tokens / max(1, len(attempts)),
         "truncated_share": _share(attempts, [t.stop.truncated for t in attempts]),
-        "no_verdict": float(sum(not t.scored for t in attempts)),
+        "no_verdict": float(sum(not t.judged for t in attempts)),
         "zero_signal_share": selection.num_groups_without_signal / max(1, len(groups)),
         "masked_truncated": float(selection.num_masked_truncated),
         "distinct_answers": float(len({t.verdict.answer for t in attempts if t.verdict is not None})),
@@ -44,9 +44,9 @@ def step_values(
     }
     if seconds.get("generate_s"):
         values["tokens_per_s"] = num_tokens / seconds["generate_s"]
-    scored: dict[str, list[Trajectory]] = defaultdict(list)
+    scored: dict[str, list[Trajectory]] = defaultdict(list)  # quarantined ones too: the curve is what the verifier says
     for trajectory in attempts:
-        if trajectory.scored:
+        if trajectory.judged:
             scored[trajectory.task.domain].append(trajectory)
     everything = [trajectory for domain in scored.values() for trajectory in domain]
     if everything:

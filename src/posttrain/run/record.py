@@ -51,6 +51,10 @@ class RunState:
     """Of the present stage."""
     good: bool = True
     """No rule that does more than warn had fired of late: a run may return here."""
+    verifiers: Mapping[str, str] = field(default_factory=dict)
+    """Versions of the domains' verifiers."""
+    lifted: Mapping[str, int] = field(default_factory=dict)
+    """Domains whose verifier was changed, and the present stage's step up to which pauses of theirs are void."""
     reference: Mapping[str, str | int] = field(default_factory=dict)
     """Version and fingerprint of the weights that are the RL stage's reference policy; empty where it keeps none."""
 
@@ -59,7 +63,7 @@ class Recorder:
     """The run's writer. The run directory's lock is held by its caller."""
 
     def __init__(self, directory: RunDirectory, config: RunConfig, parts: Parts) -> None:
-        self._directory = directory
+        self.directory = directory
         self._config = config
         self._parts = parts
         self._started = time.monotonic()
@@ -81,7 +85,11 @@ class Recorder:
     @property
     def demonstrations(self) -> Path:
         """Where an SFT stage keeps what it learns from: a resumed run must find the same."""
-        return self._directory.demonstrations
+        return self.directory.demonstrations
+
+    @property
+    def logs(self) -> Path:
+        return self.directory.logs
 
     @property
     def wall_s(self) -> float:
@@ -104,12 +112,12 @@ class Recorder:
 
         `step` is 0, or the step of a stage that goes on after it.
         """
-        attempts = TrajectoryStore(self._directory.evals)
+        attempts = TrajectoryStore(self.directory.evals)
         attempts.write(Position(number, step), [t for group in groups for t in group.trajectories])
-        write_report(self._directory.evals, number, report)
+        write_report(self.directory.evals, number, report)
 
     def known_report(self, number: int, label: str) -> EvalReport | None:
-        path = report_path(self._directory.evals, number, label)
+        path = report_path(self.directory.evals, number, label)
         return read_report(path) if path.is_file() else None
 
     def constants(self, suite_id: str, constants: Mapping[str, float]) -> None:
@@ -135,12 +143,21 @@ class Recorder:
             steering=NEUTRAL,
             roll_backs=(),
             good=True,
+            lifted={},
             reference={},
         )
 
     def reference(self, version: int, fingerprint: str) -> None:
         """The weights of `version` became the reference policy."""
         self.state = dataclasses.replace(self.state, reference={"version": version, "fingerprint": fingerprint})
+
+    def verifiers(self, versions: Mapping[str, str]) -> list[str]:
+        """The domains' verifiers as they are now. Pauses of those that have changed are void; returns their names."""
+        known = self.state.verifiers
+        changed = [name for name, version in versions.items() if known.get(name, version) != version]
+        lifted = {**self.state.lifted, **dict.fromkeys(changed, self.state.step)}
+        self.state = dataclasses.replace(self.state, verifiers=dict(versions), lifted=lifted)
+        return changed
 
     def checkpoint_due(self, step: int, last: int) -> bool:
         every = self._config.checkpoints.every_steps
@@ -179,7 +196,7 @@ class Recorder:
 
     def history(self) -> list[MetricsRecord]:
         """The present stage's records so far."""
-        return [record for record in read_metrics(self._directory.metrics).records if record.stage == self._stage_name]
+        return [record for record in read_metrics(self.directory.metrics).records if record.stage == self._stage_name]
 
     def return_to_good(self, roll_back: RollBack) -> Path:
         """Cut everything off behind the last good checkpoint; `state` is then its, with the roll-back noted.
@@ -189,7 +206,7 @@ class Recorder:
         stage = self.state.stage
         whole = [found for found in self._checkpoints.whole() if found.state.get("good", True)]
         if not whole:
-            raise StoreError(f"{self._directory.path} holds no checkpoint that the run may return to")
+            raise StoreError(f"{self.directory.path} holds no checkpoint that the run may return to")
         good = whole[-1]
         self._checkpoints.remove_after(good)
         state = TypeAdapter(RunState).validate_python(good.state)
@@ -198,8 +215,15 @@ class Recorder:
         position = Position(stage, state.step)
         self._metrics.truncate_after(position)
         self._trajectories.truncate_after(position)
-        remove_reports_after(self._directory.evals, stage + 1, self._config.stages[stage].name, state.step)
-        self.state = dataclasses.replace(state, roll_backs=(*self.state.roll_backs, roll_back))
+        remove_reports_after(self.directory.evals, stage + 1, self._config.stages[stage].name, state.step)
+        # A pause that comes after the return is a new one.
+        lifted = {domain: min(step, state.step) for domain, step in self.state.lifted.items()}
+        self.state = dataclasses.replace(
+            state,
+            roll_backs=(*self.state.roll_backs, roll_back),
+            verifiers=self.state.verifiers,
+            lifted=lifted,
+        )
         return good.path
 
     async def _write(self, state: RunState) -> None:
@@ -210,7 +234,7 @@ class Recorder:
 
     def finish(self, *, gain_rl: Gain | None, steps: int) -> None:
         """The run's last word."""
-        self._directory.write_result(
+        self.directory.write_result(
             {
                 "model": self._config.model,
                 "steps": steps,
@@ -225,4 +249,4 @@ class Recorder:
 
     @property
     def _constants_path(self) -> Path:
-        return self._directory.path / "best_constant.json"
+        return self.directory.path / "best_constant.json"

@@ -193,6 +193,9 @@ def stored_groups(rows: Sequence[TrajectoryRow], domains: Mapping[str, Domain]) 
                         reward=row.reward,
                         failure=row.failure,
                         cost=row.cost,
+                        detections=row.detections,
+                        held_out=row.held_out,
+                        quarantine=row.quarantine,
                     )
                     for row in siblings
                 ),

@@ -33,12 +33,20 @@ async def run_rl_stage(
         await _begin(stage, parts, recorder)
     if not recorder.has_checkpoint and any(rule.action is Action.ROLL_BACK for rule in stage.rules):
         await recorder.checkpoint(0, mixture=_mixture(parts).state())
+    for name in recorder.verifiers({name: domain.version for name, domain in parts.rollouts.domains.items()}):
+        parts.observer.note(f"the verifier of {name} is another one than before: if the domain was paused, it goes on")
     while True:
         state = recorder.state
         mixture = _mixture(parts)
         if state.step:
             mixture.load_state(state.mixture)
-        health = Health(stage.rules, recorder.history(), state.roll_backs, max_roll_backs=stage.max_roll_backs)
+        health = Health(
+            stage.rules,
+            recorder.history(),
+            state.roll_backs,
+            max_roll_backs=stage.max_roll_backs,
+            lifted=state.lifted,
+        )
         loop = RlLoop(stage, parts, recorder, mixture, health, state.steering, on_evaluation)
         try:
             await loop.run()

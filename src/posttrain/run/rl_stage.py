@@ -12,9 +12,9 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import ConfigDict
 
-from posttrain.core.rules import Rule
+from posttrain.core.rules import Action, Rule
 from posttrain.learn.samples import Reduction, SilentGroups, Truncated
-from posttrain.run.collapse import with_defaults
+from posttrain.run.collapse import QUARANTINE_METRICS, with_defaults
 from posttrain.run.presets import contradictions
 
 STRICT = ConfigDict(extra="forbid")
@@ -128,6 +128,14 @@ class RlStage:
             raise ValueError("temperature 0 cannot be trained on: every group would be constant (law L16)")
         if self.updates_per_step > self.groups_per_step:
             raise ValueError(f"{self.groups_per_step} groups cannot make {self.updates_per_step} updates")
+        for rule in self.rules:
+            if rule.action is Action.QUARANTINE and not rule.metric.startswith(QUARANTINE_METRICS):
+                raise ValueError(
+                    f'rule {rule.name}: attempts are quarantined by a metric that counts them, "suspect/DOMAIN" or '
+                    f'"detector/NAME/DOMAIN", not {rule.metric!r}'
+                )
+            if rule.action is Action.PAUSE and "/" not in rule.metric:
+                raise ValueError(f"rule {rule.name}: a domain is paused by a metric that ends with its name")
         object.__setattr__(self, "rules", with_defaults(self.rules))  # so that the run's record shows what acts
         if found := contradictions(dataclasses.asdict(self)):
             raise ValueError("; ".join(found))

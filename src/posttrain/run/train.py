@@ -22,6 +22,7 @@ from posttrain.learn.lora_config import require_peft
 from posttrain.models.catalog import resolve
 from posttrain.run.config import RunConfig, SftStage
 from posttrain.run.demonstrations import check_sources, gather
+from posttrain.run.held_out import check_held_out
 from posttrain.run.load import dump, parse
 from posttrain.run.parts import Parts, engine_spec, make_domains, start
 from posttrain.run.record import Recorder, RunState
@@ -83,6 +84,7 @@ def check(config: RunConfig, domains: Mapping[str, Domain]) -> None:
     """What can be found wrong without loading a model. Raises `UserError`."""
     if any(domain.needs_sandbox for domain in domains.values()):
         _ = build("sandbox", config.sandbox).tier  # asking for it probes the machine (law L27)
+    check_held_out(config.domains, domains)
     if config.learner.lora is not None:
         require_peft()
     registry.check("engine", engine_spec(config.engine, resolve(config.model), config.learner.dtype))

@@ -7,10 +7,10 @@ A pure function of its state, which is what it has given: resumed from `state()`
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field
 
-from posttrain.core.errors import ConfigError, OverlapError
+from posttrain.core.errors import ConfigError, OverlapError, StoppedByRuleError
 from posttrain.core.protocols import Domain
 from posttrain.core.seeding import stable_random
 from posttrain.core.types import Group, Json, Split, Task
@@ -29,6 +29,9 @@ class _Tally:
     skipped: int = 0
     attempts: float = 0.0
     passed: float = 0.0
+    paused: bool = False
+    before: int = 0
+    """Given when a domain was last paused or taken up again: shares are kept from there on."""
 
 
 @dataclass
@@ -77,6 +80,17 @@ class Stratified:
             tally.skipped += 1
         raise OverlapError(f"domain {name} gave {MAX_SKIPS} training tasks in a row that are evaluation tasks")
 
+    def pause(self, domains: Collection[str]) -> None:
+        """From the next task on, these domains give none and the others share their turns. It replaces what was paused
+        before. Raises `StoppedByRuleError` where no domain would be left."""
+        wanted = {name for name in self._shares if name in domains}
+        if wanted == {name for name, tally in self._tallies.items() if tally.paused}:
+            return
+        if len(wanted) == len(self._shares):
+            raise StoppedByRuleError(f"every domain is paused: {', '.join(sorted(wanted))}")
+        for name, tally in self._tallies.items():
+            tally.paused, tally.before = name in wanted, tally.given
+
     def observe(self, group: Group) -> None:
         """Keep a running pass rate of scored attempts."""
         tally = self._tallies[group.task.domain]
@@ -108,14 +122,23 @@ class Stratified:
         within 1 − 1/(2D − 2). Giving to the largest deficit instead leaves rare domains more than one task behind
         where many of them fall due at once.
         """
-        slack = 1.0 / max(1, 2 * len(self._shares) - 2)
-        turn = 1 + sum(tally.given for tally in self._tallies.values())
+        shares = self._present_shares()
+        slack = 1.0 / max(1, 2 * len(shares) - 2)
+        turn = 1 + sum(tally.given - tally.before for tally in self._tallies.values())
         due: list[tuple[float, str]] = []
-        for name, share in self._shares.items():
-            deficit = turn * share - self._tallies[name].given
+        for name, share in shares.items():
+            deficit = turn * share - (self._tallies[name].given - self._tallies[name].before)
             if deficit >= slack - 1e-9:
                 due.append(((1.0 - slack - deficit) / share, name))
         return min(due)[1]
+
+    def _present_shares(self) -> dict[str, float]:
+        """Of the domains that are not paused."""
+        shares = {name: share for name, share in self._shares.items() if not self._tallies[name].paused}
+        if len(shares) == len(self._shares):
+            return shares
+        total = math.fsum(shares.values())
+        return {name: share / total for name, share in shares.items()}
 
     def _task(self, name: str, index: int) -> Task:
         levels = self._levels(name)

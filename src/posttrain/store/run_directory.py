@@ -6,6 +6,7 @@
     metrics.jsonl   one line a step            trajectories/   one Parquet file a step
     evals/          NN-label.json              checkpoints/    each whole or absent
     demonstrations/ what SFT stages learn from
+    review/         what people said of attempts   reverified/   what a newer verifier says of them
     logs/           of workers and watchdog    result.json     there when the run is finished
 
 It neither reads nor writes what the other files hold; `metrics`, `trajectories`, `reports`, `checkpoints` do.
@@ -98,6 +99,14 @@ class RunDirectory:
     @property
     def demonstrations(self) -> Path:
         return self.path / "demonstrations"
+
+    @property
+    def review(self) -> Path:
+        return self.path / "review"
+
+    @property
+    def reverified(self) -> Path:
+        return self.path / "reverified"
 
     @property
     def checkpoints(self) -> Path:

@@ -28,7 +28,7 @@ class TrajectoryStore:
 
     def write(self, position: Position, trajectories: Sequence[Trajectory]) -> Path:
         """Write or replace one step's file; returns its path."""
-        path = self._path(position)
+        path = self.path(position)
         write_trajectories(path, position, trajectories)
         return path
 
@@ -39,7 +39,7 @@ class TrajectoryStore:
 
     def read(self, position: Position) -> list[TrajectoryRow]:
         """One step's rows, as they were written. Raises `StoreError` where the file is missing or damaged."""
-        return read_trajectories(self._path(position))
+        return read_trajectories(self.path(position))
 
     def rows(self) -> Iterator[TrajectoryRow]:
         """Every row of the run, step by step; one file is in memory at a time."""
@@ -49,17 +49,18 @@ class TrajectoryStore:
     def unscored(self) -> Iterator[TrajectoryRow]:
         """The rows that a failure of ours left without a verdict; the others are not decoded."""
         for position in self.positions():
-            yield from read_trajectories(self._path(position), unscored_only=True)
+            yield from read_trajectories(self.path(position), unscored_only=True)
 
     def truncate_after(self, position: Position) -> int:
         """Remove the steps after `position`, which a resumed run does again; returns how many files went."""
-        later = [self._path(found) for found in self.positions() if found > position]
+        later = [self.path(found) for found in self.positions() if found > position]
         for path in later:
             with storing(path):
                 path.unlink()
         return len(later)
 
-    def _path(self, position: Position) -> Path:
+    def path(self, position: Position) -> Path:
+        """Of the step's file, whether it is there or not."""
         return self._folder / f"{position}.parquet"
 
 
@@ -93,11 +94,8 @@ def read_trajectories(path: Path, *, unscored_only: bool = False) -> list[Trajec
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
-    if not path.is_file():
-        raise StoreError(f"there is no file {path}")
     try:
-        stated = (pq.read_schema(path).metadata or {}).get(_SCHEMA_KEY, b"0")
-        check_schema(int(stated), path)
+        check_trajectories(path)
         table = pq.read_table(path)
         if unscored_only:
             scored = pc.is_in(table["status"], value_set=pa.array(["correct", "incorrect"]))
@@ -107,3 +105,14 @@ def read_trajectories(path: Path, *, unscored_only: bool = False) -> list[Trajec
         raise
     except (pa.ArrowException, KeyError, TypeError, ValueError) as error:
         raise StoreError(f"{path} is no whole file of trajectories: {error}") from error
+
+
+def check_trajectories(path: Path) -> list[str]:
+    """The columns of a file that this posttrain can read. Raises as `read_trajectories`, and arrow's own exceptions."""
+    import pyarrow.parquet as pq
+
+    if not path.is_file():
+        raise StoreError(f"there is no file {path}")
+    schema = pq.read_schema(path)
+    check_schema(int((schema.metadata or {}).get(_SCHEMA_KEY, b"0")), path)
+    return list(schema.names)

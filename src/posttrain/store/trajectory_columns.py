@@ -15,6 +15,7 @@ import numpy as np
 from posttrain.core.types import (
     Boundary,
     Cost,
+    Detection,
     Failure,
     Json,
     Message,
@@ -65,8 +66,14 @@ ARROW_TYPES: Mapping[str, str] = {
     "num_sampled_tokens": "int64",
     "wall_s": "double",
     "sandbox_s": "double",
+    "detections": "string",
+    "held_out": "string",
+    "quarantine": "string",
 }
 """Name → type, in the order of the file."""
+
+SINCE_SCHEMA_2: Mapping[str, Json] = {"detections": "[]", "held_out": None, "quarantine": ""}
+"""Columns that older files lack → what stands for them."""
 
 _ARRAY_TYPES: Mapping[str, type[np.generic]] = {
     "tokens": np.int32,
@@ -74,7 +81,7 @@ _ARRAY_TYPES: Mapping[str, type[np.generic]] = {
     "behavior_logprobs": np.float32,
     "versions": np.int32,
 }
-_ENCODED = ("split", "prompt", "turns", "stop")
+_ENCODED = ("split", "prompt", "turns", "stop", "detections", "held_out")
 _PLAIN = [name for name in ARROW_TYPES if name in TrajectoryRow.__dataclass_fields__ and name not in _ENCODED]
 
 
@@ -104,11 +111,15 @@ def to_columns(row: TrajectoryRow) -> dict[str, Json]:
         "num_sampled_tokens": row.cost.num_sampled_tokens,
         "wall_s": row.cost.wall_s,
         "sandbox_s": row.cost.sandbox_s,
+        "detections": json.dumps([[d.name, d.row, d.seen, d.grave] for d in row.detections]),
+        "held_out": None if row.held_out is None else json.dumps(_second_verdict(row.held_out)),
+        "quarantine": row.quarantine,
     }
 
 
 def from_columns(columns: Mapping[str, Json]) -> TrajectoryRow:
     """The row that `to_columns` came from. Raises ValueError, KeyError or TypeError where the columns do not fit."""
+    columns = {**SINCE_SCHEMA_2, **columns}
     arrays: dict[str, Any] = {name: np.asarray(columns[name], kind) for name, kind in _ARRAY_TYPES.items()}
     return TrajectoryRow(
         **{**{name: columns[name] for name in _PLAIN}, **arrays},
@@ -120,7 +131,20 @@ def from_columns(columns: Mapping[str, Json]) -> TrajectoryRow:
         reward=_reward(columns),
         failure=_failure(columns),
         cost=Cost(columns["num_sampled_tokens"], columns["wall_s"], columns["sandbox_s"]),
+        detections=tuple(Detection(*detection) for detection in json.loads(columns["detections"])),
+        held_out=_held_out(columns["held_out"]),
     )
+
+
+def _second_verdict(verdict: Verdict) -> list[Json]:
+    return [str(verdict.status), verdict.score, verdict.reason, verdict.answer, verdict.verifier_version]
+
+
+def _held_out(text: str | None) -> Verdict | None:
+    if text is None:
+        return None
+    status, score, reason, answer, version = json.loads(text)
+    return Verdict(VerdictStatus(status), score, reason, answer=answer, verifier_version=version)
 
 
 def _verdict(columns: Mapping[str, Json]) -> Verdict | None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from posttrain.core.types import (
     BoolArray,
     Cost,
+    Detection,
     Failure,
     FloatArray,
     IntArray,
@@ -54,6 +55,10 @@ class TrajectoryRow:
     reward: Reward | None
     failure: Failure | None
     cost: Cost
+    detections: tuple[Detection, ...] = ()
+    held_out: Verdict | None = None
+    """Without its parts, evidence and wall time."""
+    quarantine: str = ""
 
     def __post_init__(self) -> None:
         lengths = [len(self.tokens), len(self.sampled), len(self.behavior_logprobs), len(self.versions)]
@@ -89,6 +94,9 @@ class TrajectoryRow:
             reward=trajectory.reward,
             failure=trajectory.failure,
             cost=trajectory.cost,
+            detections=trajectory.detections,
+            held_out=trajectory.held_out,
+            quarantine=trajectory.quarantine,
         )
 
     @property
