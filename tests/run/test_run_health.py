@@ -131,6 +131,7 @@ def healthy(step: int) -> dict[str, float]:
         "truncated_share": 0.1,
         "no_verdict_share/words": 0.0,
         "suspect/words": 0.0,
+        "suspect_of_paid/words": 0.0,
         "visible_hidden_gap/words": 0.05,
         "drift/held_out/words": 0.02,
         "audit/precision_margin/words": 0.05,
@@ -163,7 +164,7 @@ COLLAPSES = {  # one for each default rule, on top of `healthy`
     "entropy_jumped": {"entropy": 0.65},
     "no_verdict": {"no_verdict_share/words": 0.5},
     "suspect": {"suspect/words": 0.01},
-    "exploited": {"suspect/words": 0.5},
+    "exploited": {"suspect_of_paid/words": 0.7},
     "visible_hidden_gap": {"visible_hidden_gap/words": 0.4},
     "unconfirmed": {"drift/held_out/words": 0.2},
     "unconfirmed_for_long": {"drift/held_out/words": 0.4},
@@ -172,7 +173,6 @@ COLLAPSES = {  # one for each default rule, on top of `healthy`
 ALSO = {
     "entropy_high": ("entropy_jumped",),
     "length_grew": ("length_jumped",),
-    "exploited": ("suspect",),
     "unconfirmed_for_long": ("unconfirmed",),
 }
 """What the same collapse raises beside its own rule: an earlier sign of it."""
@@ -194,7 +194,7 @@ def test_each_way_to_collapse_raises_its_own_rule(rule: Rule) -> None:
     assert all(any(sentence.endswith(why) for why in whys) for sentence in sentences)
     assert any(response.stop for response in collapsed) == (rule.action is Action.STOP)
     assert bool(health.paused(80)) == (rule.action is Action.PAUSE)
-    assert bool(health.quarantines) == (rule.name in ("suspect", "exploited"))
+    assert bool(health.quarantines) == (rule.name == "suspect")
 
 
 def test_a_pause_names_its_domain_and_when_it_began_and_ends_with_the_verifier_that_caused_it() -> None:

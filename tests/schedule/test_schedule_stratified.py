@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from posttrain.core.errors import ConfigError, OverlapError
+from posttrain.core.errors import ConfigError, OverlapError, StoppedByRuleError
 from posttrain.core.protocols import Environment, Mixture, Sandbox
 from posttrain.core.types import Group, Message, Reward, Role, Split, StopReason, Task, Trajectory, Verdict
 from posttrain.schedule.stratified import Stratified
@@ -230,3 +230,30 @@ def test_options_that_do_not_hold_together_are_refused(
 def test_a_state_of_other_domains_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"the mixture has domains \['a'\]; its saved state has \['b'\]"):
         mixture({"a": 1.0}).load_state(mixture({"b": 1.0}).state())
+
+
+def test_a_paused_domain_gives_nothing_and_the_others_share_its_turns() -> None:
+    stream = mixture({"a": 2.0, "b": 1.0, "c": 1.0})
+    before = [stream.next().domain for _ in range(40)]
+    stream.pause({"a"})
+    during = [stream.next().domain for _ in range(40)]
+    stream.pause({"a"})
+    state = stream.state()
+    assert (before.count("a"), during.count("a")) == (20, 0)
+    assert during.count("b") == during.count("c") == 20
+    stream.pause(())
+    after = [stream.next().domain for _ in range(40)]
+    assert after.count("a") == 20, "neither made up for nor lost"
+
+    resumed = mixture({"a": 2.0, "b": 1.0, "c": 1.0})
+    resumed.load_state(state)
+    resumed.pause({"a"})
+    assert resumed.state() == state
+    resumed.pause(())
+    assert [resumed.next().domain for _ in range(40)] == after
+
+
+def test_not_every_domain_can_be_paused() -> None:
+    stream = mixture({"a": 1.0, "b": 1.0})
+    with pytest.raises(StoppedByRuleError, match="every domain is paused: a, b"):
+        stream.pause({"a", "b", "unknown"})

@@ -8,7 +8,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from posttrain.core.errors import StoreError, UserError
-from posttrain.core.types import Boundary, Cost, Failure, StopReason, Trajectory, Verdict, VerdictStatus
+from posttrain.core.types import Boundary, Cost, Detection, Failure, StopReason, Trajectory, Verdict, VerdictStatus
+from posttrain.store.attempt_facts import attempt_facts
 from posttrain.store.position import Position
 from posttrain.store.trajectories import TrajectoryStore, read_trajectories
 
@@ -122,3 +123,29 @@ def test_a_newer_schema_is_refused(tmp_path: Path, make_trajectory: Make) -> Non
     pq.write_table(newer, path)
     with pytest.raises(UserError, match="newer posttrain"):
         read_trajectories(path)
+
+
+def test_what_detectors_a_second_verifier_and_quarantine_said_comes_back(tmp_path: Path, make_trajectory: Make) -> None:
+    written = make_trajectory(
+        detections=(Detection("hedged", 13, "5 “or” 7", grave=True), Detection("padding", 19, "spaces")),
+        held_out=Verdict.incorrect("another number", answer="5", verifier_version="3"),
+        quarantine="the verifier pays for a cheat",
+    )
+    store = TrajectoryStore(tmp_path)
+    store.write(FIRST, [written])
+    (row,) = store.read(FIRST)
+    assert (row.detections, row.held_out, row.quarantine) == (written.detections, written.held_out, written.quarantine)
+    (facts,) = attempt_facts(store)
+    assert (facts.suspect, facts.held_out, facts.quarantine) == (True, VerdictStatus.INCORRECT, written.quarantine)
+    assert facts.reward_parts == {"correct": 1.0}
+
+
+def test_a_run_from_before_there_were_detectors_still_opens(tmp_path: Path, make_trajectory: Make) -> None:
+    store = TrajectoryStore(tmp_path)
+    path = store.write(FIRST, [make_trajectory(detections=(Detection("hedged", 13, "or", grave=True),))])
+    old = pq.read_table(path).drop_columns(["detections", "held_out", "quarantine"])
+    pq.write_table(old.replace_schema_metadata({b"posttrain.schema_version": b"1"}), path)
+    (row,) = store.read(FIRST)
+    assert (row.detections, row.held_out, row.quarantine, row.reply) == ((), None, "", "4\n<b>")
+    (facts,) = attempt_facts(store)
+    assert (facts.detections, facts.held_out, facts.quarantine) == ((), None, "")

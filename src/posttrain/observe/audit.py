@@ -25,8 +25,10 @@ from posttrain.store.trajectories import TrajectoryStore
 NUM_EXAMPLES = 3
 """Of each detector and domain."""
 MAX_TEXT_CHARACTERS = 300
-WATCHED = ("suspect", "detector", "drift", "visible_hidden_gap", "audit", "no_verdict_share", "constant_share",
-           "answer_entropy", "held_out", "mean_tokens", "entropy")  # fmt: skip
+WATCHED = (
+    "suspect", "suspect_of_paid", "detector", "drift", "visible_hidden_gap", "audit", "no_verdict_share",
+    "constant_share", "answer_entropy", "held_out", "mean_tokens", "entropy",
+)  # fmt: skip
 """What the metrics of the rules that are told here begin with, up to the first slash."""
 
 

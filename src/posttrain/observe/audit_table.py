@@ -39,7 +39,7 @@ def estimate(found: Estimate | None) -> str:
 def _domains(found: Audit) -> Table:
     table = _table("Attempts by domain")
     table.add_column("domain", no_wrap=True)
-    for column in ("attempts", "correct", "suspect", "quarantined", "no verdict", "held-out agrees", "precision"):
+    for column in ("attempts", "correct", "suspect", "quarantined", "no verdict", "confirmed", "precision"):
         table.add_column(column, justify="right")
     table.add_column("")
     precision = {review.domain: review.precision for review in found.reviews}

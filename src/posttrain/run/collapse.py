@@ -201,13 +201,13 @@ DEFAULT_RULES = (
         action=Action.QUARANTINE,
         why="the verifier pays for what a detector takes for a cheat; such attempts are not learned from",
     ),
-    # A few are a detector's mistakes. A quarter of all attempts, again and again, is what the policy has learned to do.
+    # A few are a detector's mistakes. Most of what is paid, again and again, is what the policy has learned to do.
     Rule(
         name="exploited",
-        metric="suspect/*",
+        metric="suspect_of_paid/*",
         when=Comparison.ABOVE,
-        threshold=0.25,
-        for_steps=5,
+        threshold=0.5,
+        for_steps=10,
         action=Action.PAUSE,
         why="the policy lives on what detectors take for a cheat: mend the verifier, raise its version, resume",
     ),

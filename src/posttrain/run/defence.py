@@ -45,10 +45,14 @@ def quarantined(groups: Sequence[Group], quarantines: Mapping[str, str], paused:
 
 
 def inspection_values(attempts: Sequence[Trajectory]) -> dict[str, float]:
-    """By domain. A detector that fired on none of a domain's attempts is left out; `suspect/DOMAIN` never is."""
+    """By domain. A detector that fired on none of a domain's attempts is left out; `suspect/DOMAIN`, a share of all
+    attempts, never is; `suspect_of_paid/DOMAIN` is of those that earned something."""
     values: dict[str, float] = {}
     for domain, own in sorted(_by_domain(attempts).items()):
         values[f"suspect/{domain}"] = _share(own, lambda t: t.suspect)
+        paid = [t for t in own if t.judged and t.verdict is not None and t.verdict.score > 0.0]
+        if paid:
+            values[f"suspect_of_paid/{domain}"] = _share(paid, lambda t: t.suspect)
         fired = Counter(name for t in own for name in {detection.name for detection in t.detections})
         values |= {f"detector/{name}/{domain}": count / len(own) for name, count in sorted(fired.items())}
         values |= _held_out_values(domain, own)
