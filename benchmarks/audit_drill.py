@@ -3,8 +3,8 @@
     .venv/bin/python -m benchmarks.audit_drill FOLDER [KEY=VALUE …]
 
 trains by `drill.toml` on a copy of `drill_sums.py` until the audit has stopped it, shows the audit, mends the copy and
-raises its version, verifies the stored attempts again and goes on with the mended verifier for some steps. `KEY=VALUE`
-are overrides as `--set` takes them.
+raises its version, verifies the stored attempts again and goes on with the mended verifier to the end. `KEY=VALUE` are
+overrides as `--set` takes them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from posttrain.observe.audit import Audit, audit
 from posttrain.observe.progress import PlainProgress
 from posttrain.run.load import load
 from posttrain.run.reverify_command import reverify_command
-from posttrain.run.train import start_run
+from posttrain.run.train import resume_run, start_run
 from posttrain.store.metrics import read_metrics
 from posttrain.store.run_directory import RunDirectory
 
@@ -54,7 +54,10 @@ def drill(folder: Path, overrides: Sequence[str], config: Path = HERE / "drill.t
             stopped = str(error)
         found = audit(RunDirectory.open(run))
         domain.write_text(domain.read_text().replace('VERSION = "1"', 'VERSION = "2"', 1))
-        return Drill(stopped, found, reverify_command(run, None, observer))
+        reverified = reverify_command(run, None, observer)
+        if stopped:
+            resume_run(run, observer)
+        return Drill(stopped, found, reverified)
 
 
 def main() -> None:

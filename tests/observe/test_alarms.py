@@ -90,3 +90,14 @@ def test_lost_evaluation_attempts_are_told() -> None:
     assert alarms([], [report("base", replace(SCORE, no_verdict=2))]) == [
         "2 attempts of the evaluation after base got no verdict, counted as wrong"
     ]
+
+
+def test_what_has_no_verdict_and_what_was_kept_out_is_told_by_domain() -> None:
+    lost = {"no_verdict": 3.0, "no_verdict/words": 1.0, "no_verdict/sums": 2.0}
+    kept_out = {"quarantined": 5.0, "quarantined/sums": 5.0}
+    steps = [MetricsRecord(1, "rl", n, 0.0, {**GOOD, **lost, **kept_out, "paused/sums": float(n > 1)}) for n in (1, 2)]
+    assert alarms(steps, []) == [
+        "6 attempts in 2 training steps got no verdict, through failures of ours (sums 4, words 2)",
+        "10 attempts stayed out of the gradient by rule (sums 10): see posttrain audit",
+        "sums was paused after step 1 of rl: see posttrain audit",
+    ]

@@ -45,6 +45,7 @@ def alarms(
     """Sentences, the gravest first; none is a good sign. `rules` are the stages' own, by the stage's name."""
     return [
         *_failures(records),
+        *_kept_out(records),
         *_numbers(records),
         *_returns(records),
         *_ends(records),
@@ -58,7 +59,19 @@ def _failures(records: Sequence[MetricsRecord]) -> Iterator[str]:
     if lost:
         attempts = round(sum(firing.value for _, firing in lost))
         where = f"{_count(attempts, 'attempt')} in {_count(len(lost), 'training step')}"
-        yield f"{where} got no verdict, through failures of ours"
+        yield f"{where} got no verdict, through failures of ours{_of_domains(records, 'no_verdict/')}"
+
+
+def _kept_out(records: Sequence[MetricsRecord]) -> Iterator[str]:
+    quarantined = round(sum(record.values.get("quarantined", 0.0) for record in records))
+    if quarantined:
+        where = _of_domains(records, "quarantined/")
+        yield f"{_count(quarantined, 'attempt')} stayed out of the gradient by rule{where}: see posttrain audit"
+    for stage, own in _by_stage(records).items():
+        for name, value in own[-1].values.items():
+            if name.startswith("paused/") and value:
+                since = next(record.step for record in own if record.values.get(name)) - 1
+                yield f"{name.removeprefix('paused/')} was paused after step {since} of {stage}: see posttrain audit"
 
 
 def _numbers(records: Sequence[MetricsRecord]) -> Iterator[str]:
@@ -112,6 +125,18 @@ def _evaluations(reports: Sequence[EvalReport]) -> Iterator[str]:
 def _firings(rule: Rule, records: Sequence[MetricsRecord]) -> list[tuple[str, Firing]]:
     """With their stages' names."""
     return [(stage, firing) for stage, own in _by_stage(records).items() for firing in evaluate([rule], own)]
+
+
+def _of_domains(records: Sequence[MetricsRecord], prefix: str) -> str:
+    """` (words 3, sums 1)` from the counts whose names begin so; empty where there are none."""
+    counts: dict[str, float] = {}
+    for record in records:
+        for name, value in record.values.items():
+            if name.startswith(prefix):
+                domain = name.removeprefix(prefix)
+                counts[domain] = counts.get(domain, 0.0) + value
+    listed = sorted(counts.items(), key=lambda item: -item[1])
+    return f" ({', '.join(f'{domain} {round(count)}' for domain, count in listed)})" if listed else ""
 
 
 def _by_stage(records: Sequence[MetricsRecord]) -> dict[str, list[MetricsRecord]]:
