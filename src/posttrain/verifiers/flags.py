@@ -1,7 +1,8 @@
 """Names of the detectors that a verifier may fire, as they stand in `Verdict.flags`.
 
-A flag says what was seen, not what it costs: every reply that carries one of these is incorrect already. How an
-execution ended (`core.sandboxing.ResultClass`) is flagged by its own name and not repeated here.
+A flag says what was seen, not what it costs: every reply that carries one of these is incorrect already, but for the
+two that speak of reasoning steps. How an execution ended (`core.sandboxing.ResultClass`) is flagged by its own name
+and not repeated here.
 """
 
 from __future__ import annotations
@@ -28,3 +29,22 @@ class Flag(enum.StrEnum):
     """The program returned an object of its own where plain data was asked for."""
     ENDED_EARLY = "ended_early"
     """The program left, as if all were well, before it had answered every input."""
+    INVISIBLE_CHARACTERS = "invisible_characters"
+    """Zero-width or formatting characters where plain text was asked for."""
+    WRONG_UNIT = "wrong_unit"
+    NOT_AN_OPTION = "not_an_option"
+    NOT_JSON = "not_json"
+    DUPLICATE_KEYS = "duplicate_keys"
+    TOO_DEEP = "too_deep"
+    REPETITION = "repetition"
+    """A text that is a few words over and over."""
+    SEVERAL_STATEMENTS = "several_statements"
+    WRITES = "writes"
+    """SQL that would do more than read."""
+    FALSE_STEP = "false_step"
+    """A step of a proof that does not follow."""
+    WRONG_STEP = "wrong_step"
+    """A reasoning step that can be checked and does not hold, whatever the final answer."""
+    NO_CHECKABLE_STEP = "no_checkable_step"
+    """Reasoning of which nothing could be checked, whatever the final answer."""
+    ADDRESSES_JUDGE = "addresses_judge"
