@@ -143,6 +143,8 @@ def test_a_rule_is_filled_from_plain_data() -> None:
         ({"relative_to": Baseline.RECENT, "window": 4, "for_steps": 3}, "window must be at least 6"),
         ({"action": Action.LOWER_RATE, "factor": 1.0}, "factor must lower"),
         ({"action": Action.ROLL_BACK, "factor": 0.0}, "factor must lower"),
+        ({"action": Action.LOWER_PART, "metric": "a/*/format", "factor": 1.0}, "factor must lower a part's weight"),
+        ({"action": Action.LOWER_PART}, "a metric that ends with DOMAIN/PART"),
     ],
 )
 def test_a_rule_that_cannot_mean_anything_is_refused(options: dict[str, Any], complaint: str) -> None:

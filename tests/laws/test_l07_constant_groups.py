@@ -23,7 +23,7 @@ def constant(groups: list[Group], value: float) -> list[Group]:
     ]
 
 
-@pytest.mark.parametrize("name", BY_GROUP)
+@pytest.mark.parametrize("name", [*BY_GROUP, "part_mean_std"])
 @settings(max_examples=50, deadline=None)
 @given(value=FINITE, size=st.integers(1, 33))
 @example(0.1, 3)
@@ -35,7 +35,7 @@ def test_constant_group_is_exactly_zero(name: str, value: float, size: int) -> N
         assert not array.any()
 
 
-@pytest.mark.parametrize("name", [*BY_GROUP, "batch_whitened"])
+@pytest.mark.parametrize("name", [*BY_GROUP, "part_mean_std", "batch_whitened"])
 @settings(max_examples=40, deadline=None)
 @given(groups=steps(), value=FINITE)
 def test_constant_group_is_exactly_zero_beside_groups_that_are_not(
@@ -80,7 +80,7 @@ def test_advantages_are_finite_and_within_the_stated_clip(
             assert np.abs(array).max() <= np.float32(clip)
 
 
-@pytest.mark.parametrize("name", BY_GROUP)
+@pytest.mark.parametrize("name", [*BY_GROUP, "part_mean_std"])
 @settings(max_examples=40, deadline=None)
 @given(rewards=st.lists(st.floats(0, 1), min_size=2, max_size=16), shift=st.floats(-1e3, 1e3))
 def test_a_constant_added_to_every_reward_changes_nothing(name: str, rewards: list[float], shift: float) -> None:

@@ -97,7 +97,7 @@ def test_group_with_signal_keeps_its_average_attempts() -> None:
     assert [float(s.advantages[2]) for s in chosen.samples] == [0.5, 0.0, -0.5]
 
 
-@pytest.mark.parametrize("name", [*BY_GROUP, "batch_whitened"])
+@pytest.mark.parametrize("name", [*BY_GROUP, "part_mean_std", "batch_whitened"])
 def test_group_of_one_has_advantage_zero_and_is_counted(name: str) -> None:
     """One attempt, and one scored attempt beside one that was not; REINFORCE++ with the group as its baseline."""
     advantage = component(name, group_baseline=True) if name == "batch_whitened" else component(name)

@@ -44,7 +44,7 @@ def test_outcome_reaches_every_sampled_token_of_every_turn(name: str) -> None:
         assert not array[~trajectory.sampled].any()
 
 
-@pytest.mark.parametrize("name", ["group_mean", "group_mean_std", "leave_one_out"])
+@pytest.mark.parametrize("name", ["group_mean", "group_mean_std", "leave_one_out", "part_mean_std"])
 @settings(max_examples=40, deadline=None)
 @given(groups=steps(), kl=st.sampled_from([0.0, 0.3]))
 def test_credit_of_an_attempt_is_the_same_on_all_of_its_tokens(name: str, groups: list[Group], kl: float) -> None:

@@ -220,3 +220,40 @@ def test_quarantine_acts_on_the_step_that_shows_the_cheat_and_on_all_after_it() 
     resumed = Health([rule], [MetricsRecord(0, "rl", 2, 0.0, {"suspect/words": 0.1})])
     assert resumed.quarantines == health.quarantines
     assert resumed.observe(MetricsRecord(0, "rl", 3, 0.0, {})).sentences == ()
+
+
+def test_a_part_falls_with_each_firing_for_its_own_metric_and_says_why() -> None:
+    rule = Rule(
+        "saturated",
+        "reward_saturated/*/format",
+        Comparison.ABOVE,
+        0.9,
+        for_steps=2,
+        cooldown_steps=1,
+        action=Action.LOWER_PART,
+        factor=0.5,
+    )
+    history = [
+        MetricsRecord(1, "rl", step, 0.0, {"reward_saturated/words/format": 1.0, "reward_saturated/sums/format": 0.5})
+        for step in range(1, 6)
+    ]
+    health = Health([rule])
+    responses = answers(health, history)
+    assert [list(r.lowered) for r in responses] == [[], ["words/format"], [], ["words/format"], []]
+    assert responses[1].lowered["words/format"].startswith("reward_saturated/words/format was 1 in step 2, above 0.9")
+    assert health.part_factors == {"words/format": 0.25}
+    assert health.learning_rate_factor == 1.0
+    assert health.good, "a part that was learned is no trouble"
+    assert Health([rule], history).part_factors == health.part_factors, "a resumed run goes by the same factors"
+
+
+def test_agreement_with_audited_truth_lowers_a_part_when_an_audit_records_it() -> None:
+    metric = "audit/agreement/words/process"
+    rule = Rule("untrue", "audit/agreement/*/process", Comparison.BELOW, 0.8, action=Action.LOWER_PART, factor=0.25)
+    health = Health([rule])
+    (without, agreeing, failing) = answers(
+        health, [MetricsRecord(1, "rl", n, 0.0, v) for n, v in enumerate(({}, {metric: 0.9}, {metric: 0.5}), start=1)]
+    )
+    assert without.lowered == agreeing.lowered == {}
+    assert list(failing.lowered) == ["words/process"]
+    assert health.part_factors == {"words/process": 0.25}

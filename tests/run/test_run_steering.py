@@ -50,7 +50,7 @@ def test_the_factor_stays_between_its_bounds_whatever_is_measured(measured: list
 
 
 def test_the_state_comes_back_from_a_checkpoint_and_from_a_record_exactly() -> None:
-    steering = Steering(kl=1.1 * 1.1, entropy=0.7, learning_rate=0.5)
+    steering = Steering(kl=1.1 * 1.1, entropy=0.7, learning_rate=0.5, parts={"words/format": 0.25})
     plain = json.loads(json.dumps(asdict(steering)))
     assert TypeAdapter(Steering).validate_python(plain) == steering
     assert Steering.of(json.loads(json.dumps(steering.values()))) == steering

@@ -109,10 +109,3 @@ def test_after_the_last_round_what_is_silent_stays() -> None:
 def test_a_stage_that_went_back_draws_under_other_names() -> None:
     _, ids = roll(lambda n: False, retry=2)
     assert ids == ["rl+2-00000-0000", "rl+2-00000-0001"]
-
-
-def test_what_is_recorded_is_the_reward_that_is_trained() -> None:
-    (wave,), _ = roll(lambda n: True, truncated="penalise")
-    rewards = [t.reward for t in wave.groups[0].trajectories]
-    assert [r.total for r in rewards if r is not None] == [0.5, -0.5]
-    assert all(r is not None and r.parts["overlong"] == -1.0 for r in rewards)

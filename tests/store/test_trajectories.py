@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 
@@ -8,7 +9,17 @@ import pyarrow.parquet as pq
 import pytest
 
 from posttrain.core.errors import StoreError, UserError
-from posttrain.core.types import Boundary, Cost, Detection, Failure, StopReason, Trajectory, Verdict, VerdictStatus
+from posttrain.core.types import (
+    Boundary,
+    Cost,
+    Detection,
+    Failure,
+    Reward,
+    StopReason,
+    Trajectory,
+    Verdict,
+    VerdictStatus,
+)
 from posttrain.store.attempt_facts import attempt_facts
 from posttrain.store.position import Position
 from posttrain.store.trajectories import TrajectoryStore, read_trajectories
@@ -37,6 +48,17 @@ def test_a_row_is_the_attempt_and_its_tasks_coordinates(tmp_path: Path, make_tra
     assert (row.reply, row.stop) == (written.reply, written.stop)
     assert (row.verdict, row.reward, row.failure, row.cost) == (written.verdict, written.reward, None, written.cost)
     np.testing.assert_array_equal(row.behavior_logprobs, written.behavior_logprobs)
+
+
+def test_all_of_a_reward_comes_back_and_files_from_before_parts_were_withheld_are_read(
+    tmp_path: Path, make_trajectory: Make
+) -> None:
+    reward = Reward(0.5, {"a": 0.5, "b": 1.0}, {"a": 1.0, "b": 0.1}, {"a": True}, ("b",), {"a": 0.2})
+    store = TrajectoryStore(tmp_path)
+    path = store.write(FIRST, [make_trajectory(reward=reward)])
+    assert store.read(FIRST)[0].reward == reward
+    pq.write_table(pq.read_table(path).drop_columns(["reward_withheld", "reward_null_levels"]), path)
+    assert store.read(FIRST)[0].reward == dataclasses.replace(reward, withheld=(), null_levels={})
 
 
 def test_what_a_task_hides_is_not_stored(tmp_path: Path, make_trajectory: Make) -> None:

@@ -55,6 +55,8 @@ class Action(enum.StrEnum):
     PAUSE = "pause"
     """Draw no more tasks of the domain whose name ends the metric's."""
     STOP = "stop"
+    LOWER_PART = "lower_part"
+    """Multiply the weight of one part of one domain's reward by `factor`; the metric's name ends with DOMAIN/PART."""
     ROLL_BACK = "roll_back"
     """Return to the last good checkpoint, with the learning rate multiplied by `factor` and other random draws."""
 
@@ -83,7 +85,7 @@ class Rule:
     """Steps after a firing in which the rule does not fire again for the same metric; 0: it may in the next one."""
     action: Action = Action.WARN
     factor: float = 0.5
-    """Of the learning rate, where the action changes it."""
+    """Of the learning rate or of the part's weight, where the action changes it."""
     why: str = ""
     """Completes the sentence: what it means that the condition holds."""
 
@@ -104,9 +106,14 @@ class Rule:
                 f"rule {self.name}: a recent median follows a change within {max(1, self.window // 2)} steps; "
                 f"for_steps must not be more, or window must be at least {2 * self.for_steps}"
             )
-        if not 0.0 < self.factor <= 1.0 or (self.factor == 1.0 and self.action is Action.LOWER_RATE):
+        lowers = self.action in (Action.LOWER_RATE, Action.LOWER_PART)
+        if not 0.0 < self.factor <= 1.0 or (self.factor == 1.0 and lowers):
+            what = "a part's weight" if self.action is Action.LOWER_PART else "the learning rate"
+            raise ValueError(f"rule {self.name}: factor must lower {what}, to more than 0, not {self.factor}")
+        if self.action is Action.LOWER_PART and self.metric.count("/") < 2:
             raise ValueError(
-                f"rule {self.name}: factor must lower the learning rate, to more than 0, not {self.factor}"
+                f'rule {self.name}: "lower_part" needs a metric that ends with DOMAIN/PART, such as '
+                f'"reward_saturated/*/format", not "{self.metric}"'
             )
 
     def watched(self, values: Mapping[str, float]) -> Iterator[tuple[str, float]]:

@@ -137,6 +137,7 @@ class Verdict:
     answer: str | None = None
     """The final answer as it was read, for answer statistics; None where none was found."""
     parts: Mapping[str, float] = field(default_factory=dict)
+    """Named scores beside the one, each in [0, 1]: what a reward may be composed of (`rewards/spec.py`)."""
     evidence: Mapping[str, Json] = field(default_factory=dict)
     flags: tuple[str, ...] = ()
     """Detectors that fired, such as "several_answers"."""
@@ -148,6 +149,9 @@ class Verdict:
     def __post_init__(self) -> None:
         if not 0.0 <= self.score <= 1.0:  # also refuses NaN
             raise ValueError(f"a verdict's score must lie in [0, 1], not {self.score}")
+        for name, part in self.parts.items():
+            if not 0.0 <= part <= 1.0:
+                raise ValueError(f"a verdict's part {name!r} must lie in [0, 1], not {part}")
 
     @classmethod
     def correct(cls, **fields: Any) -> Verdict:
@@ -178,13 +182,19 @@ class Detection:
 
 @dataclass(frozen=True)
 class Reward:
-    """A scalar with its reasons; `total` can be recomputed from the rest."""
+    """A scalar with its reasons; `rewards/compose.py` computes `total` again from the rest."""
 
     total: float
     parts: Mapping[str, float] = field(default_factory=dict)
-    """Raw parts, before weights."""
+    """Raw parts, as they were measured: before weights, gates and correction for chance."""
     weights: Mapping[str, float] = field(default_factory=dict)
+    """Those of the step that learned from the attempt."""
     gates: Mapping[str, bool] = field(default_factory=dict)
+    """Whether each condition held; where one did not, every part counts as 0."""
+    withheld: tuple[str, ...] = ()
+    """Parts that count as 0 in this attempt, since they wait for correctness."""
+    null_levels: Mapping[str, float] = field(default_factory=dict)
+    """Of parts that are corrected for chance: what a policy without skill scores."""
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 
 from posttrain.core.errors import ConfigError
 from posttrain.core.types import Group, Trajectory
+from posttrain.rewards.compose import compose
 
 PART = "overlong"
 """Name of the reward's part, between −1 and 0."""
@@ -56,12 +57,11 @@ def _penalised(trajectory: Trajectory, buffer_tokens: int) -> Trajectory:
     reward = trajectory.reward
     if not trajectory.scored or reward is None:
         return trajectory
-    part = overlong(trajectory, buffer_tokens)
-    counted = all(reward.gates.values())  # a closed gate makes the total 0, whatever the parts
-    penalised = dataclasses.replace(
-        reward,
-        total=reward.total + WEIGHT * part if counted else reward.total,
-        parts={**reward.parts, PART: part},
-        weights={**reward.weights, PART: WEIGHT},
+    penalised = compose(
+        {**reward.parts, PART: overlong(trajectory, buffer_tokens)},
+        {**reward.weights, PART: WEIGHT},
+        reward.gates,
+        withheld=reward.withheld,
+        null_levels=reward.null_levels,
     )
     return dataclasses.replace(trajectory, reward=penalised)

@@ -16,6 +16,8 @@ from posttrain.core.processor import faster_dtype
 from posttrain.fleet.local import Placement
 from posttrain.gate.evaluate import EvaluationOptions
 from posttrain.learn.lora_config import LoraConfig
+from posttrain.rewards.spec import RewardSpec
+from posttrain.run.part_rules import misdirected
 from posttrain.run.rl_stage import RlStage
 
 STRICT = ConfigDict(extra="forbid")
@@ -52,6 +54,8 @@ class DomainConfig:
     precision_floor: float = 0.9
     """Share of the attempts that the verifier calls correct which must be: below it, by people's labels and beyond
     doubt, the domain is paused."""
+    reward: RewardSpec | None = None
+    """What differs from the run's `reward`, laid over it key by key; absent: the run's as it is."""
 
     @property
     def levels(self) -> tuple[int, ...]:
@@ -242,6 +246,12 @@ class RunConfig:
     learner: LearnerConfig = field(default_factory=LearnerConfig)
     checkpoints: CheckpointConfig = field(default_factory=CheckpointConfig)
     sandbox: Component = field(default_factory=lambda: {"name": "local"})
+    reward: RewardSpec = field(default_factory=RewardSpec)
+    """What verdicts are worth in every domain that does not say otherwise."""
+
+    def reward_of(self, domain: str) -> RewardSpec:
+        own = self.domains[domain].reward
+        return self.reward if own is None else own
 
     def __post_init__(self) -> None:
         if not self.domains:
@@ -257,6 +267,10 @@ class RunConfig:
                 f"the engine's dtype is {sampling} and the learner's {self.learner.dtype}, so published weights would "
                 "not arrive as they are: set learner.dtype alone, it holds for both"
             )
+        rewards = {name: self.reward_of(name) for name in self.domains}
+        rules = [rule for stage in self.stages if isinstance(stage, RlStage) for rule in stage.rules]
+        if found := misdirected(rules, rewards):
+            raise ValueError("; ".join(found))
 
 
 def _at_least(options: SftStage | PlateauConfig, least: int, *names: str) -> None:

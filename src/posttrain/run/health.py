@@ -15,9 +15,12 @@ see the whole record. A paused domain stays paused to the end of its stage, or u
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from posttrain.core.rules import Action, Firing, Rule, RuleEngine, StepRecord
+
+CALM = (Action.WARN, Action.LOWER_PART)
+"""Actions that do not say that the policy is in trouble."""
 
 QUIET_STEPS = 10
 """Steps that must have passed since the last trouble for a checkpoint to be good."""
@@ -57,6 +60,8 @@ class Response:
 
     sentences: tuple[str, ...] = ()
     """One for each firing."""
+    lowered: Mapping[str, str] = field(default_factory=dict)
+    """Parts of rewards, DOMAIN/PART, whose weight falls from the next step on, and why."""
     stop: str | None = None
     """Why the run must end."""
     roll_back: RollBack | None = None
@@ -87,6 +92,7 @@ class Health:
         self._learning_rate_factor = 1.0
         for roll_back in self.roll_backs:
             self._learning_rate_factor *= roll_back.factor
+        self._part_factors: dict[str, float] = {}
         self._step = 0
         self._troubled_at: int | None = None
         for record in history:
@@ -113,15 +119,20 @@ class Health:
         return self._learning_rate_factor
 
     @property
+    def part_factors(self) -> dict[str, float]:
+        """Of the weights of parts of rewards, by DOMAIN/PART, for the next step; those that no rule has lowered are
+        left out."""
+        return dict(self._part_factors)
+
+    @property
     def good(self) -> bool:
         """Whether a checkpoint written now is one to return to.
 
-        It is when no rule that changes more than what is learned from has fired in the last `QUIET_STEPS` steps, or
-        holds by now.
+        It is when no rule with an action that is not `CALM` has fired in the last `QUIET_STEPS` steps, or holds by now.
         """
         if self._troubled_at is not None and self._step - self._troubled_at < QUIET_STEPS:
             return False
-        return all(rule.action is Action.WARN for rule in self._engine.holding())
+        return all(rule.action in CALM for rule in self._engine.holding())
 
     def values(self) -> dict[str, float]:
         """For the record of the step being done."""
@@ -133,17 +144,18 @@ class Health:
         firings = [*self._seen, *self._take(record)]
         self._seen = []
         sentences = tuple(firing.sentence for firing in firings)
+        lowered = {part_of(f.metric): f.sentence for f in firings if f.rule.action is Action.LOWER_PART}
         stops = [firing.sentence for firing in firings if firing.rule.action is Action.STOP]
         if stops:
-            return Response(sentences, stop=stops[0])
+            return Response(sentences, lowered, stop=stops[0])
         returns = [firing for firing in firings if firing.rule.action is Action.ROLL_BACK]
         if not returns:
-            return Response(sentences)
+            return Response(sentences, lowered)
         if len(self.roll_backs) >= self._max_roll_backs:
             spent = f"roll-backs so far: {len(self.roll_backs)}, and no more are allowed"
-            return Response(sentences, stop=f"{returns[0].sentence} ({spent})")
+            return Response(sentences, lowered, stop=f"{returns[0].sentence} ({spent})")
         factor = min(firing.rule.factor for firing in returns)
-        return Response(sentences, roll_back=RollBack(record.step, factor, returns[0].sentence))
+        return Response(sentences, lowered, roll_back=RollBack(record.step, factor, returns[0].sentence))
 
     def _look(self, record: StepRecord) -> None:
         self._seen = self._quarantine.observe(record)
@@ -158,7 +170,10 @@ class Health:
                 self._learning_rate_factor *= firing.rule.factor
             if firing.rule.action is Action.PAUSE:
                 self._pause(firing)
-            if firing.rule.action is not Action.WARN:
+            if firing.rule.action is Action.LOWER_PART:
+                part = part_of(firing.metric)
+                self._part_factors[part] = self._part_factors.get(part, 1.0) * firing.rule.factor
+            if firing.rule.action not in CALM:
                 self._troubled_at = record.step
         return firings
 
@@ -166,3 +181,8 @@ class Health:
         domain = firing.metric.rpartition("/")[2]
         if firing.step > self._lifted.get(domain, 0):
             self._pauses.setdefault(domain, Pause(firing.step, firing.sentence))
+
+
+def part_of(metric: str) -> str:
+    """DOMAIN/PART of a metric that ends with it, such as "audit/agreement/DOMAIN/PART"."""
+    return "/".join(metric.split("/")[-2:])

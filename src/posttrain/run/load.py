@@ -21,6 +21,9 @@ from posttrain.core.registry import unknown
 from posttrain.run.config import RunConfig
 from posttrain.run.presets import with_preset
 
+_PLAIN_REWARD = {"parts": {"outcome": {"weight": 1.0}}}
+"""What a domain's reward is laid over where the run states none: as `RewardSpec` is by default."""
+
 
 def load(path: Path, overrides: Sequence[str] = ()) -> RunConfig:
     """Read and check a configuration file. Raises `ConfigError`."""
@@ -42,10 +45,25 @@ def parse(raw: Mapping[str, Any]) -> RunConfig:
     stages = raw.get("stages")
     if isinstance(stages, list):
         raw = {**raw, "stages": [with_preset(stage) if isinstance(stage, dict) else stage for stage in stages]}
+    if isinstance(domains := raw.get("domains"), dict):
+        raw = {**raw, "domains": {name: _with_reward(domain, raw.get("reward")) for name, domain in domains.items()}}
     try:
         return TypeAdapter(RunConfig).validate_python(raw)
     except ValidationError as error:
         raise ConfigError("; ".join(_sentence(dict(complaint)) for complaint in error.errors())) from None
+
+
+def _with_reward(domain: Any, of_run: Any) -> Any:
+    """A domain's table with the run's reward laid under its own; applied to its own result it changes nothing."""
+    if not isinstance(domain, dict) or not isinstance(domain.get("reward"), dict):
+        return domain
+    return {**domain, "reward": _laid(of_run if isinstance(of_run, dict) else _PLAIN_REWARD, domain["reward"])}
+
+
+def _laid(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """Tables inside are laid under one another key by key."""
+    tables = {k: _laid(v, over[k]) for k, v in under.items() if isinstance(v, dict) and isinstance(over.get(k), dict)}
+    return {**under, **over, **tables}
 
 
 def dump(config: RunConfig) -> dict[str, Any]:

@@ -33,6 +33,7 @@ from posttrain.run.held_out import HeldOutVerifiers
 from posttrain.run.metrics import sandbox_values, step_values
 from posttrain.run.parts import Parts
 from posttrain.run.record import Recorder
+from posttrain.run.rewarding import Rewarding
 from posttrain.run.rl_stage import RlStage
 from posttrain.run.steering import Steering
 from posttrain.run.updates import Updates, update
@@ -80,7 +81,8 @@ class RlLoop:
         )
         self.history = [record.values for record in recorder.history()]
         self.first_step = recorder.state.step
-        self.steering = dataclasses.replace(steering, learning_rate=health.learning_rate_factor)
+        self.steering = _by_rules(steering, health)
+        self.rewarding = Rewarding(stage, {name: parts.config.reward_of(name) for name in parts.config.domains})
         self.advantage: Advantage = build("advantage", stage.advantage)
         self.slots = Slots(stage.groups_per_step, stage.max_staleness)
         self.rolled = Waves(stage, parts, mixture, retry=len(health.roll_backs))
@@ -137,7 +139,9 @@ class RlLoop:
         inspected = await inspect([*groups, *wave.replaced], self.held_out)
         self.health.look(step + 1, inspected.values)
         admitted = quarantined(inspected.groups, self.health.quarantines, self.health.paused(step))
-        groups, wave = admitted[: len(groups)], dataclasses.replace(wave, replaced=admitted[len(groups) :])
+        lowered = self.steering.parts
+        rewarded = self.rewarding.rewarded(admitted, step + 1, lowered)
+        groups, wave = rewarded[: len(groups)], dataclasses.replace(wave, replaced=rewarded[len(groups) :])
         started = time.monotonic()
         try:
             credited, done = await self._update(step, groups)
@@ -159,8 +163,9 @@ class RlLoop:
             **step_values(groups, done.metrics, credited.selection, staleness=oldest, seconds=seconds),
             **wave.values(),
             **inspected.values,
-            **quarantine_values([t for group in admitted for t in group.trajectories]),
+            **quarantine_values([t for group in rewarded for t in group.trajectories]),
             **self.audited.values(),
+            **self.rewarding.values(groups, step + 1, lowered),
             **sandbox_values(parts.rollouts.sandbox),
             **self.steering.values(),
             **self.health.values(),
@@ -192,8 +197,9 @@ class RlLoop:
             self.parts.observer.note(sentence)
         if response.roll_back is not None:
             raise RollBackRequested(response.roll_back)
-        following = self.steering.after(values, stage)
-        self.steering = dataclasses.replace(following, learning_rate=self.health.learning_rate_factor)
+        before, self.steering = self.steering.parts, _by_rules(self.steering.after(values, stage), self.health)
+        position = Position(self.recorder.state.stage, step)
+        self.recorder.weights(step, self.rewarding.changes(position, before, self.steering.parts, response.lowered))
         if stage.kl is not None and stage.kl.refresh_every_steps and step % stage.kl.refresh_every_steps == 0:
             await self.parts.learner.refresh_reference()
             self.recorder.reference(self.parts.version, self.parts.fingerprint)
@@ -226,3 +232,8 @@ class RlLoop:
                 f"the bound is {self.stage.max_staleness}"
             )
         return oldest
+
+
+def _by_rules(steering: Steering, health: Health) -> Steering:
+    """With the factors that the rules have set."""
+    return dataclasses.replace(steering, learning_rate=health.learning_rate_factor, parts=health.part_factors)

@@ -105,7 +105,7 @@ PRESETS: Mapping[str, Options] = {
 COMPONENTS = ("loss", "advantage")
 """Options of another component than the preset's would mean nothing: naming one replaces the preset's whole."""
 
-BY_GROUP = ("group_mean", "group_mean_std", "leave_one_out", "per_step")
+BY_GROUP = ("group_mean", "group_mean_std", "leave_one_out", "part_mean_std", "per_step")
 """Advantages that compare siblings."""
 
 NOT_BY_GROUP = ("batch_whitened", "gae")
@@ -174,6 +174,11 @@ def _of_the_advantage(stage: Mapping[str, Json]) -> list[str]:
         found.append(f"a critic is trained for nothing: the advantage {name} does not ask for values (gae does)")
     if critic and not critic["coefficient"]:
         found.append("critic.coefficient = 0 would leave the critic as it was made: random values")
+    if name == "part_mean_std" and stage.get("kl") and stage["kl"]["place"] == "reward":
+        found.append(
+            "the advantage part_mean_std gives every part the same spread, the KL in the reward as well, so its "
+            'coefficient would not say how much it weighs: take kl.place = "loss"'
+        )
     if by_group and stage["group_size"] == 1:
         found.append(f"group_size = 1 leaves the advantage {name} no sibling to compare with: every credit would be 0")
     if ours and not by_group and stage["refill_rounds"]:

@@ -1,4 +1,4 @@
-"""What a run leaves behind while it runs: metrics, trajectories, evaluation reports, checkpoints.
+"""What a run leaves behind while it runs: metrics, trajectories, changes of weights, evaluation reports, checkpoints.
 
 A checkpoint holds everything that the rest of the run depends on (law L21); what later steps had written before a
 kill is cut off when the run is resumed. It reads nothing back for people: `observe/` does.
@@ -29,6 +29,7 @@ from posttrain.store.position import Position
 from posttrain.store.reports import read_report, remove_reports_after, report_path, write_report
 from posttrain.store.run_directory import RunDirectory
 from posttrain.store.trajectories import TrajectoryStore
+from posttrain.store.weight_changes import WeightChange, WeightLog
 
 
 @dataclass(frozen=True)
@@ -81,6 +82,8 @@ class Recorder:
         self._earlier_s = self.state.wall_s
         self._metrics.truncate_after(Position(self.state.stage, self.state.step))
         self._trajectories.truncate_after(Position(self.state.stage, self.state.step))
+        self._weights = WeightLog(directory.reward_weights)
+        self._weights.truncate_after(Position(self.state.stage, self.state.step))
 
     @property
     def demonstrations(self) -> Path:
@@ -103,6 +106,11 @@ class Recorder:
     def step(self, step: int, values: Mapping[str, float]) -> MetricsRecord:
         """Record the present stage's step number `step`, counted from 1."""
         return self._metrics.append(Position(self.state.stage, step), self._stage_name, values)
+
+    def weights(self, step: int, changes: Sequence[WeightChange]) -> None:
+        """Record what `changes` says of the weights of rewards behind the present stage's step `step`."""
+        assert all(change.position == Position(self.state.stage, step) for change in changes), changes
+        self._weights.append(changes)
 
     def trajectories(self, step: int, groups: Sequence[Group]) -> None:
         self._trajectories.write(Position(self.state.stage, step), [t for group in groups for t in group.trajectories])
@@ -215,6 +223,7 @@ class Recorder:
         position = Position(stage, state.step)
         self._metrics.truncate_after(position)
         self._trajectories.truncate_after(position)
+        self._weights.truncate_after(position)
         remove_reports_after(self.directory.evals, stage + 1, self._config.stages[stage].name, state.step)
         # A pause that comes after the return is a new one.
         lifted = {domain: min(step, state.step) for domain, step in self.state.lifted.items()}

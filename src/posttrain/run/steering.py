@@ -1,4 +1,4 @@
-"""What follows a measurement from step to step: the weight of the KL and of the entropy bonus, the learning rate.
+"""What follows a measurement from step to step: weights of KL, entropy bonus and parts of rewards, the learning rate.
 
 Pure: the next state depends on the last one and on what the step measured, so a resumed run goes on with the same
 numbers (law L21). It changes no weights.
@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from posttrain.core.protocols import StepControls
 from posttrain.run.rl_stage import RlStage
 
 SMALLEST, LARGEST = 1e-3, 1e3
-"""Between these the factors stay."""
+"""Between these the factors of KL and entropy stay."""
+
+_PREFIX = "factor/"
 
 
 @dataclass(frozen=True)
@@ -24,6 +26,8 @@ class Steering:
     kl: float = 1.0
     entropy: float = 1.0
     learning_rate: float = 1.0
+    parts: Mapping[str, float] = field(default_factory=dict)
+    """Of parts of the reward, by DOMAIN/PART: those that a rule has lowered."""
 
     def after(self, values: Mapping[str, float], stage: RlStage) -> Steering:
         """Towards the targets, given a step's record. Proportional control with a bounded step, as for the KL in
@@ -38,12 +42,15 @@ class Steering:
 
     def values(self) -> dict[str, float]:
         """For the step's record: the factors that this step learned with, where they are not 1."""
-        return {f"factor/{name}": value for name, value in dataclasses.asdict(self).items() if value != 1.0}
+        factors = {"kl": self.kl, "entropy": self.entropy, "learning_rate": self.learning_rate, **self.parts}
+        return {f"{_PREFIX}{name}": value for name, value in factors.items() if value != 1.0}
 
     @classmethod
     def of(cls, values: Mapping[str, float]) -> Steering:
         """Read back from a step's record."""
-        return cls(**{field.name: values.get(f"factor/{field.name}", 1.0) for field in dataclasses.fields(cls)})
+        factors = {name.removeprefix(_PREFIX): value for name, value in values.items() if name.startswith(_PREFIX)}
+        parts = {name: value for name, value in factors.items() if "/" in name}
+        return cls(parts=parts, **{name: factors.get(name, 1.0) for name in ("kl", "entropy", "learning_rate")})
 
     def controls(self, stage: RlStage, *, further_update: bool) -> StepControls:
         factors: dict[str, float] = {}

@@ -1,18 +1,17 @@
 """The rolling half of a step: tasks from the mixture → a wave of groups, those without signal replaced if asked for.
 
 What a wave draws is a function of the mixture's state, the seed and the wave's number (law L21). Replaced groups are
-kept beside the wave: they cost tokens and belong into the records. It learns nothing.
+kept beside the wave: they cost tokens and belong into the records. What an attempt is worth is decided when it is
+learned from (`run/rewarding.py`). It learns nothing.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from posttrain.core.protocols import Mixture
 from posttrain.core.types import Group
-from posttrain.rewards.overlong import penalise_overlong
 from posttrain.rewards.signal import has_signal
 from posttrain.rollout.wave import GroupPlan
 from posttrain.run.parts import Parts
@@ -63,14 +62,7 @@ class Waves:
         observer = self._parts.observer
         observer.phase("generating and verifying", total=count * self._stage.group_size)
         plans = [self._plan(number, first + position) for position in range(count)]
-        groups = await self._parts.rollouts.roller.roll(plans, on_done=observer.advance)
-        return self._shaped(groups)
-
-    def _shaped(self, groups: Sequence[Group]) -> list[Group]:
-        """With the rewards that are trained: what is recorded is what was learned from."""
-        if self._stage.truncated != "penalise":
-            return list(groups)
-        return penalise_overlong(groups, self._stage.overlong_buffer_tokens)
+        return await self._parts.rollouts.roller.roll(plans, on_done=observer.advance)
 
     def _plan(self, wave: int, position: int) -> GroupPlan:
         group_id = f"{self._prefix}-{wave:05d}-{position:04d}"

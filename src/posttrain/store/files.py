@@ -38,6 +38,19 @@ def write_bytes(path: Path, content: bytes) -> None:
         sync(path.parent)
 
 
+def append_bytes(path: Path, content: bytes) -> None:
+    """Add to the end of `path`, durably. Where the system refuses, the file ends as it did before."""
+    with storing(path), path.open("ab", buffering=0) as file:
+        length = file.tell()
+        try:
+            while content:  # a write that meets the end of the room is short; the one after it is refused
+                content = content[file.write(content) :]
+            os.fsync(file.fileno())
+        except OSError:
+            file.truncate(length)
+            raise
+
+
 def write_json(path: Path, content: Mapping[str, Json]) -> None:
     """Write plain data with its schema version; numbers that are not finite become null."""
     text = json.dumps(plain({"schema_version": SCHEMA_VERSION, **content}), indent=2, ensure_ascii=False)

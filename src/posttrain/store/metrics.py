@@ -7,7 +7,6 @@ on disk and NaN when read. Names of values are the run's affair: nothing here in
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from pathlib import Path
 
 from posttrain.core.errors import StoreError, UserError
 from posttrain.core.types import SCHEMA_VERSION, Json
-from posttrain.store.files import check_schema, plain, storing, write_bytes
+from posttrain.store.files import append_bytes, check_schema, plain, write_bytes
 from posttrain.store.position import Position
 
 
@@ -55,16 +54,7 @@ class MetricsLog:
     def append(self, position: Position, stage: str, values: Mapping[str, float]) -> MetricsRecord:
         """Write one line and fsync it. Raises `StorageFullError`, after which the file ends with the line before."""
         record = MetricsRecord(position.stage_index, stage, position.step, time.time(), dict(values))
-        line = _encode(record)
-        with storing(self._path), self._path.open("ab", buffering=0) as file:
-            length = file.tell()
-            try:
-                while line:  # a write that meets the end of the room is short; the one after it is refused
-                    line = line[file.write(line) :]
-                os.fsync(file.fileno())
-            except OSError:
-                file.truncate(length)
-                raise
+        append_bytes(self._path, _encode(record))
         return record
 
     def truncate_after(self, position: Position) -> int:

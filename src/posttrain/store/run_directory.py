@@ -5,7 +5,7 @@
     lock            the one process that writes
     metrics.jsonl   one line a step            trajectories/   one Parquet file a step
     evals/          NN-label.json              checkpoints/    each whole or absent
-    demonstrations/ what SFT stages learn from
+    demonstrations/ what SFT stages learn from     reward_weights.jsonl   changes of weights, with causes
     review/         what people said of attempts   reverified/   what a newer verifier says of them
     logs/           of workers and watchdog    result.json     there when the run is finished
 
@@ -87,6 +87,10 @@ class RunDirectory:
     @property
     def metrics(self) -> Path:
         return self.path / "metrics.jsonl"
+
+    @property
+    def reward_weights(self) -> Path:
+        return self.path / "reward_weights.jsonl"
 
     @property
     def trajectories(self) -> Path:

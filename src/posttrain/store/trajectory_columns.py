@@ -61,6 +61,8 @@ ARROW_TYPES: Mapping[str, str] = {
     "reward_parts": "string",
     "reward_weights": "string",
     "reward_gates": "string",
+    "reward_withheld": "string",
+    "reward_null_levels": "string",
     "failure_boundary": "string",
     "failure_reason": "string",
     "num_sampled_tokens": "int64",
@@ -106,6 +108,8 @@ def to_columns(row: TrajectoryRow) -> dict[str, Json]:
         "reward_parts": None if reward is None else json.dumps(dict(reward.parts)),
         "reward_weights": None if reward is None else json.dumps(dict(reward.weights)),
         "reward_gates": None if reward is None else json.dumps(dict(reward.gates)),
+        "reward_withheld": None if reward is None else json.dumps(reward.withheld),
+        "reward_null_levels": None if reward is None else json.dumps(dict(reward.null_levels)),
         "failure_boundary": None if failure is None else str(failure.boundary),
         "failure_reason": None if failure is None else failure.reason,
         "num_sampled_tokens": row.cost.num_sampled_tokens,
@@ -170,6 +174,9 @@ def _reward(columns: Mapping[str, Json]) -> Reward | None:
         parts=json.loads(columns["reward_parts"]),
         weights=json.loads(columns["reward_weights"]),
         gates=json.loads(columns["reward_gates"]),
+        # Files of schema 1 may lack these columns: then nothing was withheld and nothing corrected.
+        withheld=tuple(json.loads(columns.get("reward_withheld") or "[]")),
+        null_levels=json.loads(columns.get("reward_null_levels") or "{}"),
     )
 
 

@@ -253,9 +253,9 @@ REWARDS = (
     Mutant(
         "closed_gate_is_forgotten",
         Mistake.DROP_A_MASK,
-        "rewards/overlong.py",
-        "reward.total + WEIGHT * part if counted else reward.total",
-        "reward.total + WEIGHT * part",
+        "rewards/compose.py",
+        "raw if open_ and name not in reward.withheld else 0.0",
+        "raw if name not in reward.withheld else 0.0",
         (OVERLONG + "closed_gate_still_makes_the_total_zero",),
     ),
     Mutant(
