@@ -16,6 +16,7 @@ import pytest
 
 from posttrain.core.errors import SandboxError
 from posttrain.core.sandboxing import CallResult, ResultClass, SandboxLimits
+from posttrain.sandbox.local import LocalSandbox
 from posttrain.sandbox.probe import slot_isolation
 from posttrain.sandbox.remote import RemoteSandbox
 
@@ -32,11 +33,11 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @contextlib.contextmanager
-def served(folder: Path) -> Iterator[tuple[str, Path, subprocess.Popen[str]]]:
+def served(folder: Path, *options: str) -> Iterator[tuple[str, Path, subprocess.Popen[str]]]:
     """`posttrain sandbox serve` on a free port: its address, its token file, and its process."""
     token_file = folder / "token"
     token_file.write_text(TOKEN)
-    command = [sys.executable, "-m", "posttrain", "sandbox", "serve", "--port", "0", "--concurrency", "1"]
+    command = [sys.executable, "-m", "posttrain", "sandbox", "serve", "--port", "0", *options]
     process = subprocess.Popen([*command, "--token-file", str(token_file)], stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
     try:
@@ -109,7 +110,7 @@ def test_a_sandbox_that_is_not_there_is_the_users_mistake(name: str) -> None:
 
 def test_a_served_sandbox_is_used_asked_and_drained(tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text("print('from far')")
-    with served(tmp_path) as (url, token_file, process):
+    with served(tmp_path, "--concurrency", "1") as (url, token_file, process):
         assert url.startswith("http://127.0.0.1:")
         spec = f'{{name = "remote", url = "{url}", token_file = "{token_file}"}}'
         assert run(str(tmp_path / "program.py"), "--sandbox", spec).stdout == "from far\n"
@@ -136,6 +137,11 @@ async def _told_to_end_while_it_runs(client: RemoteSandbox, process: subprocess.
         return result
     finally:
         await client.close()
+
+
+def test_a_served_sandbox_does_as_much_at_once_as_the_local_one(tmp_path: Path) -> None:
+    with served(tmp_path) as (url, token_file, _):
+        assert RemoteSandbox(url, token_file).status().concurrency == LocalSandbox().status().concurrency
 
 
 @pytest.mark.parametrize(("option", "amount"), [("--sessions", "0"), ("--max-waiting", "-1"), ("--concurrency", "0")])

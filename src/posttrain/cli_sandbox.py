@@ -64,7 +64,7 @@ def sandbox_serve(
     host: Annotated[str, typer.Option(help="Where to listen; 0.0.0.0 is everywhere.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 8900,
     concurrency: Annotated[
-        int | None, typer.Option(help="Executions at once; as many as there are processors if not given.")
+        int | None, typer.Option(help="Executions at once; if not given, as many as the sandbox 'local' has.")
     ] = None,
     max_waiting: Annotated[int, typer.Option(help="Executions that may wait; more are told to come back.")] = 256,
     sessions: Annotated[int, typer.Option(help="Sessions open at once; more are told to come back.")] = 16,

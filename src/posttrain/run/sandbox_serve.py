@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 from collections.abc import Callable
 from pathlib import Path
 
 from posttrain.core.errors import ConfigError
-from posttrain.core.protocols import Sandbox
-from posttrain.core.registry import build
+from posttrain.sandbox.local import LocalSandbox
 from posttrain.sandbox.serving import SandboxApp, listen, serve
 from posttrain.sandbox.wire import read_token
 
@@ -31,14 +29,13 @@ def sandbox_serve(
     if sessions < 1:
         raise ConfigError(f"--sessions is {sessions}; it must be at least 1: a test runs in one")
     token = read_token(token_file)
-    concurrency = len(os.sched_getaffinity(0)) if concurrency is None else concurrency
-    sandbox: Sandbox = build("sandbox", {"name": "local", "concurrency": concurrency, "sessions": sessions})
-    tier = str(sandbox.tier)  # asked now: without isolation nothing is served (law L27)
+    sandbox = LocalSandbox(concurrency=concurrency, sessions=sessions)
+    status = sandbox.status()  # asked now: without isolation nothing is served (law L27)
     with listen(host, port) as listener:
         at = "{}:{}".format(*listener.getsockname()[:2])
-        amounts = f"{concurrency} at once, {max_waiting} may wait, {sessions} sessions"
-        note(f"serving sandbox local at http://{at}, tier {tier}, {amounts}")
-        app_options = {"concurrency": concurrency, "max_waiting": max_waiting, "max_sessions": sessions}
+        amounts = f"{status.concurrency} at once, {max_waiting} may wait, {sessions} sessions"
+        note(f"serving sandbox local at http://{at}, tier {status.tier}, {amounts}")
+        app_options = {"concurrency": status.concurrency, "max_waiting": max_waiting, "max_sessions": sessions}
 
         async def until_told() -> None:
             app = SandboxApp(sandbox, token, **app_options)
