@@ -14,9 +14,7 @@ import asyncio
 import json
 import os
 import random
-import shutil
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -26,6 +24,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from benchmarks.screenshot import screenshot
 from benchmarks.soak_census import Census, census
 from benchmarks.soak_programs import HOSTILE, innocent
 
@@ -220,25 +219,7 @@ def draw(windows: Sequence[Window], share: float, out: Path) -> None:
     )
     inner = str(chart.svg).partition(">")[2].removesuffix("</svg>")
     (out / "soak.svg").write_text(_SVG.format(names=names, inner=inner), encoding="utf-8")
-    chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-    if chromium is None:
-        return
-    with tempfile.TemporaryDirectory(prefix="posttrain-soak-") as profile:
-        # Without its own sandbox, which it does not have as root; the page is ours.
-        subprocess.run(
-            [
-                *(chromium, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"),
-                *(
-                    f"--user-data-dir={profile}",
-                    "--window-size=960,520",
-                    f"--screenshot={(out / 'soak.png').resolve()}",
-                ),
-                (out / "soak.svg").resolve().as_uri(),
-            ],
-            capture_output=True,
-            timeout=60,
-            check=True,
-        )
+    screenshot(out / "soak.svg", out / "soak.png", 960, 520)
 
 
 def _rates(windows: Sequence[Window], hostile: bool) -> list[float]:

@@ -19,7 +19,9 @@ from posttrain.core.types import Split, Task, Verdict, VerdictStatus
 from posttrain.models.seedling import build_tokenizer
 from posttrain.sandbox.scripted import ScriptedSandbox
 
-DOMAINS: list[Domain] = [build("domain", name) for name in ("arithmetic", "ordering", "python_functions", "words")]
+DOMAINS: list[Domain] = [
+    build("domain", name) for name in ("arithmetic", "arithmetic_steps", "ordering", "python_functions", "words")
+]
 LEVELS = [(domain, level) for domain in DOMAINS for level in range(1, domain.levels + 1)]
 every_level = pytest.mark.parametrize(
     ("domain", "level"), LEVELS, ids=[f"{domain.name}-{level}" for domain, level in LEVELS]

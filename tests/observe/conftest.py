@@ -30,6 +30,7 @@ from posttrain.store.position import Position
 from posttrain.store.reports import write_report
 from posttrain.store.run_directory import Manifest, RunDirectory
 from posttrain.store.trajectories import TrajectoryStore
+from posttrain.store.weight_changes import WeightChange, WeightLog
 
 DOMAINS = ("arithmetic", "ordering", "python_functions")
 SCORES = {"base": (0.10, 0.04, 0.01), "sft": (0.31, 0.22, 0.18), "rl": (0.58, 0.47, 0.20)}
@@ -180,3 +181,22 @@ def attempt(name: str, task: Task, sibling: int, verdict: Verdict | None, failur
         failure=failure,
         cost=Cost(20, 1.0, 0.0),
     )
+
+
+@pytest.fixture
+def run_with_parts(make_run: Callable[..., RunDirectory]) -> RunDirectory:
+    """A run whose arithmetic has a reward of two parts, the weight of one of them lowered behind step 13."""
+    run = make_run("parts")
+    log = MetricsLog(run.metrics)
+    for step in range(13, 17):
+        values = {
+            "reward/arithmetic": 0.5,
+            "reward/arithmetic/outcome": 0.4 + step / 100,
+            "reward/arithmetic/format": 0.9,
+            "reward_weight/arithmetic/outcome": 1.0,
+            "reward_weight/arithmetic/format": 0.2 if step == 13 else 0.05,
+        }
+        log.append(Position(1, step), "rl", values)
+    cause = f"reward_saturated/arithmetic/format was 1 {HOSTILE}"
+    WeightLog(run.reward_weights).append([WeightChange(1, 13, "arithmetic", "format", 0.2, 0.05, cause)])
+    return run

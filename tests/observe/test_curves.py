@@ -48,3 +48,12 @@ def test_phases_that_overlap_still_share_one_whole() -> None:
 
 def test_no_times_are_no_shares() -> None:
     assert time_shares([record(1, 1, loss=1.0)]) == []
+
+
+def test_parts_of_a_reward_have_a_chart_and_their_weights_one_where_they_moved() -> None:
+    def step(number: int, weight: float) -> MetricsRecord:
+        return record(1, number, **{"reward/words/format": 0.5, "reward_weight/words/format": weight})
+
+    parts, weights = "Parts of the reward, words", "Weights of the parts, words"
+    assert [chart.title for chart in charts([step(1, 0.2), step(2, 0.2)], ["words"])] == [parts]
+    assert [chart.title for chart in charts([step(1, 0.2), step(2, 0.1)], ["words"])] == [parts, weights]

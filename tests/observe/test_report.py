@@ -8,10 +8,11 @@ import pytest
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from posttrain.observe.attempts import attempt_views, unscored_reasons
-from posttrain.observe.report import html_report, write_report
+from posttrain.observe.report import html_report, lasting, write_report
 from posttrain.observe.token_text import token_text
 from posttrain.store.run_directory import RunDirectory
 from posttrain.store.trajectories import TrajectoryStore
+from posttrain.store.weight_changes import WeightChange
 
 MakeRun = Callable[..., RunDirectory]
 VOID = {"meta", "link", "img", "br", "hr", "input"}
@@ -139,3 +140,20 @@ def test_a_checkpoints_tokenizer_serves_too(make_run: MakeRun) -> None:
     folder.mkdir(parents=True)
     byte_tokenizer(folder / "tokenizer.json")
     assert token_text(run, "smollm2-135m") is not None
+
+
+def test_weights_that_moved_stand_with_their_cause_as_text(run_with_parts: RunDirectory) -> None:
+    page = html_report(run_with_parts)
+    assert "Weights that moved" in page
+    assert "<td>0.2 → 0.05</td>" in page
+    assert "reward_saturated/arithmetic/format was 1" in page
+    assert "<script>" not in page
+
+
+def test_a_schedules_stretch_is_one_row_and_a_rules_change_stands_alone() -> None:
+    def change(step: int, before: float, after: float, cause: str) -> WeightChange:
+        return WeightChange(1, step, "words", "format", before, after, cause)
+
+    scheduled = [change(step, step / 10, (step + 1) / 10, f"the schedule of step {step + 1}") for step in (1, 2, 3)]
+    by_rule = change(4, 0.4, 0.2, "it was saturated")
+    assert [(c.step, c.before, c.after) for c in lasting([*scheduled, by_rule])] == [(3, 0.1, 0.4), (4, 0.4, 0.2)]

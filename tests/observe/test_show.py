@@ -63,3 +63,15 @@ def test_a_sparkline_runs_from_zero_to_one() -> None:
 
 def test_what_was_not_measured_is_a_dash() -> None:
     assert [percent(value) for value in (None, float("nan"), 0.4125)] == ["–", "–", "41.2"]
+
+
+def test_each_part_of_a_reward_has_its_weight_and_its_curve(run_with_parts: RunDirectory) -> None:
+    text = shown(summary(run_with_parts))
+    rows = [line.split() for line in text.partition("Parts of the reward")[2].splitlines()]
+    assert ["arithmetic", "outcome", "1", "53.0", "56.0", "▅▅▅▅"] in rows
+    assert ["format", "0.2", "→", "0.05", "90.0", "90.0", "████"] in rows
+    assert max(map(len, text.splitlines())) <= 80
+
+
+def test_a_reward_of_the_outcome_alone_has_no_table_of_parts(make_run: MakeRun) -> None:
+    assert "Parts of the reward" not in shown(summary(make_run()))

@@ -61,3 +61,13 @@ def test_a_torn_line_is_told(make_run: MakeRun) -> None:
     with run.metrics.open("a") as file:
         file.write('{"schema')
     assert any("cut off" in sentence for sentence in summary(run).alarms)
+
+
+def test_parts_of_rewards_are_no_domains(run_with_parts: RunDirectory) -> None:
+    found = summary(run_with_parts)
+    assert list(found.curves) == ["arithmetic", "ordering", "python_functions"]
+    assert [(p.domain, p.part, p.first_weight, p.last_weight) for p in found.parts] == [
+        ("arithmetic", "outcome", 1.0, 1.0),
+        ("arithmetic", "format", 0.2, 0.05),
+    ]
+    assert to_json(found)["parts"][0]["curve"] == pytest.approx([0.53, 0.54, 0.55, 0.56])

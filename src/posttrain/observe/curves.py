@@ -45,11 +45,20 @@ def charts(records: Sequence[MetricsRecord], domains: Sequence[str]) -> list[Cha
         drawn.append(line_chart(title, lines, share=flat))
     if drawn[0] is not None and drawn[1] is not None and _same(records, domains):
         drawn.pop()
+    for domain in domains:
+        drawn += _parts(records, domain)
     for stage in dict.fromkeys(record.stage for record in records):
         own = [record for record in records if record.stage == stage]
         drawn.append(line_chart(f"Loss, {stage}", _named(own, ("loss", "validation_loss"))))
     drawn += [line_chart(title, _named(records, names), share=share) for title, names, share in _TOGETHER]
     return [chart for chart in drawn if chart is not None]
+
+
+def part_names(records: Sequence[MetricsRecord], domain: str) -> list[str]:
+    """Parts of the domain's reward, in the order in which they were recorded."""
+    prefix = f"reward_weight/{domain}/"
+    names = (name for record in records for name in record.values if name.startswith(prefix))
+    return list(dict.fromkeys(name.removeprefix(prefix) for name in names))
 
 
 def time_shares(records: Sequence[MetricsRecord]) -> list[TimeShare]:
@@ -63,6 +72,23 @@ def time_shares(records: Sequence[MetricsRecord]) -> list[TimeShare]:
     whole = max(step, sum(means.values()))
     found = [TimeShare(phase, seconds, seconds / whole) for phase, seconds in means.items() if whole > 0]
     return sorted(found, key=lambda share: -share.seconds)
+
+
+def _parts(records: Sequence[MetricsRecord], domain: str) -> list[Chart | None]:
+    """The parts of a domain's reward as they were measured, and their weights where one of them moved."""
+    names = part_names(records, domain)
+    measured, weights = (
+        [
+            Series(name, _points(records, f"{metric}/{domain}/{name}"), number % NUM_COLORS)
+            for number, name in enumerate(names)
+        ]
+        for metric in ("reward", "reward_weight")
+    )
+    moved = any(len({y for _, y in line.points}) > 1 for line in weights)
+    return [
+        line_chart(f"Parts of the reward, {domain}", measured, share=True),
+        line_chart(f"Weights of the parts, {domain}", weights, from_zero=True) if moved else None,
+    ]
 
 
 def _named(records: Sequence[MetricsRecord], names: Iterable[str]) -> list[Series]:

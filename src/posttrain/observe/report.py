@@ -6,7 +6,9 @@ nothing: `alarms` does.
 
 from __future__ import annotations
 
+import dataclasses
 import json
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -21,6 +23,7 @@ from posttrain.store.files import write_bytes
 from posttrain.store.metrics import read_metrics
 from posttrain.store.run_directory import RunDirectory
 from posttrain.store.trajectories import TrajectoryStore
+from posttrain.store.weight_changes import WeightChange, read_weight_changes
 
 
 def write_report(run: Path, out: Path | None = None) -> Path:
@@ -59,6 +62,26 @@ def html_report(run: RunDirectory) -> str:
         forest=forest_plot(with_mean) if with_mean else None,
         charts=charts(records, list(found.domains) or list(found.curves)),
         time_shares=time_shares(records),
+        weight_changes=lasting(read_weight_changes(run.reward_weights)),
         attempts=attempt_views(store, token_text(run, manifest.model)),
         unscored=unscored_reasons(store, TrajectoryStore(run.evals)),
     )
+
+
+def lasting(changes: Sequence[WeightChange]) -> list[WeightChange]:
+    """What rules have done, and the ends of each stretch that a schedule moved a weight step by step."""
+    shown: list[WeightChange] = []
+    latest: dict[tuple[int, str, str], int] = {}
+    for change in changes:
+        key = (change.stage_index, change.domain, change.part)
+        before = shown[latest[key]] if key in latest else None
+        if before is not None and _scheduled(before) and _scheduled(change) and before.after == change.before:
+            shown[latest[key]] = dataclasses.replace(change, before=before.before)
+        else:
+            latest[key] = len(shown)
+            shown.append(change)
+    return shown
+
+
+def _scheduled(change: WeightChange) -> bool:
+    return change.cause.startswith("the schedule")

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from posttrain.core.types import DomainScore
 from posttrain.observe.run_state import duration
-from posttrain.observe.summary import StageSummary, Summary
+from posttrain.observe.summary import PartSummary, StageSummary, Summary
 
 SPARK_WIDTH = 16
 _BLOCKS = "▁▂▃▄▅▆▇█"
@@ -33,6 +33,8 @@ def render(found: Summary, console: Console) -> None:
             console.print(Text(f"{gain}, paired 95 % interval [{100 * low:+.1f}, {100 * high:+.1f}]", style="bold"))
     else:
         console.print(Text("No evaluation is there yet.", style="dim"))
+    if found.parts:
+        console.print(Text(), _parts(found.parts), sep="\n")
     for label, score in found.within.items():
         console.print(Text(f"{label}: {interval(score)} on the same suite", style="dim"))
     for sentence in found.alarms:
@@ -87,6 +89,18 @@ def _scores(found: Summary) -> Table:
         table.add_row(Text(domain), *cells, *([sparkline(found.curves.get(domain, ()))] if curves else []))
     table.add_section()
     table.add_row("mean", *(interval(found.mean[label]) for label in found.labels), style="bold")
+    return table
+
+
+def _parts(parts: Sequence[PartSummary]) -> Table:
+    table = _table("Parts of the reward: mean of each in the first and last step, in %")
+    for name in ("domain", "part", "weight", "first", "last", "over the steps"):
+        table.add_column(name, justify="right" if name in ("first", "last") else "left", no_wrap=True)
+    for number, part in enumerate(parts):
+        same = number and parts[number - 1].domain == part.domain
+        weights = dict.fromkeys(f"{weight:.3g}" for weight in (part.first_weight, part.last_weight))
+        ends = [percent(part.curve[end]) if part.curve else "–" for end in (0, -1)]
+        table.add_row(Text("" if same else part.domain), part.part, " → ".join(weights), *ends, sparkline(part.curve))
     return table
 
 

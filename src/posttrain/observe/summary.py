@@ -14,6 +14,7 @@ from pydantic import TypeAdapter
 from posttrain.core.rules import Rule
 from posttrain.core.types import DomainScore, EvalReport, Json
 from posttrain.observe.alarms import alarms
+from posttrain.observe.curves import part_names
 from posttrain.store.files import plain
 from posttrain.store.metrics import MetricsRecord, read_metrics
 from posttrain.store.reports import read_reports
@@ -39,6 +40,18 @@ class Gain:
 
 
 @dataclass(frozen=True)
+class PartSummary:
+    """One part of a domain's reward, over the steps of reinforcement learning."""
+
+    domain: str
+    part: str
+    first_weight: float
+    last_weight: float
+    curve: tuple[float, ...]
+    """Its mean as it was measured, before weights: over scored attempts, over correct ones for efficiency."""
+
+
+@dataclass(frozen=True)
 class Summary:
     """What `posttrain show` prints."""
 
@@ -61,6 +74,8 @@ class Summary:
     gain_rl: Gain | None
     curves: Mapping[str, tuple[float, ...]]
     """Reward of each domain over the steps of reinforcement learning."""
+    parts: tuple[PartSummary, ...]
+    """Of rewards with several parts."""
     alarms: tuple[str, ...]
 
     @property
@@ -75,6 +90,7 @@ def summary(run: RunDirectory) -> Summary:
     made = read_reports(run.evals)
     ends = {"base", *(stage.get("name", stage["kind"]) for stage in config.get("stages", []))}
     reports = [report for report in made if report.label in ends]
+    curves = reward_curves(metrics.records)
     return Summary(
         run=run.name,
         path=str(run.path),
@@ -88,7 +104,8 @@ def summary(run: RunDirectory) -> Summary:
         domains=_by_domain(reports),
         mean={report.label: report.mean for report in reports},
         gain_rl=_gain(result),
-        curves=reward_curves(metrics.records),
+        curves=curves,
+        parts=part_summaries(metrics.records, list(curves)),
         alarms=(*alarms(metrics.records, reports, stage_rules(config)), *([metrics.torn] if metrics.torn else [])),
     )
 
@@ -106,13 +123,26 @@ def to_json(found: Summary) -> dict[str, Json]:
 def reward_curves(records: Sequence[MetricsRecord]) -> dict[str, tuple[float, ...]]:
     """By domain: `reward/DOMAIN`, or the pass rate where a run recorded that alone."""
     for prefix in ("reward/", "pass/"):
-        names = dict.fromkeys(name for record in records for name in record.values if name.startswith(prefix))
+        # `reward/DOMAIN/PART` is a part's.
+        found = (name for record in records for name in record.values if name.startswith(prefix))
+        names = dict.fromkeys(name for name in found if name.count("/") == 1)
         if names:
             return {
                 name.removeprefix(prefix): tuple(record.values[name] for record in records if name in record.values)
                 for name in names
             }
     return {}
+
+
+def part_summaries(records: Sequence[MetricsRecord], domains: Sequence[str]) -> tuple[PartSummary, ...]:
+    found = []
+    for domain in domains:
+        for part in part_names(records, domain):
+            weight, value = f"reward_weight/{domain}/{part}", f"reward/{domain}/{part}"
+            weights = [record.values[weight] for record in records if weight in record.values]
+            curve = tuple(record.values[value] for record in records if value in record.values)
+            found.append(PartSummary(domain, part, weights[0], weights[-1], curve))
+    return tuple(found)
 
 
 def _by_domain(reports: Sequence[EvalReport]) -> dict[str, dict[str, DomainScore]]:
