@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.rewards.parts import FAILURE, attempt
 
-from posttrain.core.types import Cost, Group, StopReason, Trajectory, Verdict, VerdictStatus
+from posttrain.core.types import Cost, Group, Split, StopReason, Trajectory, Verdict, VerdictStatus
+from posttrain.domains.arithmetic_steps import ArithmeticSteps
 from posttrain.rewards.compose import total
 from posttrain.rewards.spec import PartSpec, RewardSpec
 from posttrain.run.rewarding import Rewarding
@@ -119,3 +122,27 @@ def test_every_change_of_a_weight_has_its_cause() -> None:
 
 def test_behind_the_last_step_no_weight_changes() -> None:
     assert rewarding(steps=1).changes(Position(0, 1), {}, {"toy/format": 0.5}, {"toy/format": "late"}) == []
+
+
+def test_the_worked_example_of_the_documentation() -> None:
+    """docs/rewards.md: each row's reply, tokens, parts and total, judged by the domain that it names."""
+    page = (Path(__file__).parents[2] / "docs" / "rewards.md").read_text().partition("## A worked example")[2]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in page.splitlines() if line[:3] == "| `"]
+    domain = ArithmeticSteps()
+    example = replace(domain.task(Split.TRAIN, 0, 0, 1), hidden={"terms": [5, 7, -4]})
+
+    def judged(place: int, reply: str, tokens: str) -> Trajectory:
+        verdict = asyncio.run(domain.environment(example, None).step(reply.strip("`"), truncated=False)).verdict
+        cost = Cost(int(tokens))
+        return attempt(1.0, name=f"g/{place}", at=example, verdict=verdict, reply=reply.strip("`"), cost=cost)
+
+    group = grouped(*(judged(place, row[0], row[1]) for place, row in enumerate(rows)))
+    spec = RewardSpec({**SPEC.parts, "process": PartSpec(0.4), "format": PartSpec(0.2)})
+    found = Rewarding(RlStage(kind="rl"), {domain.name: spec}).rewarded([group], 1, {})
+    assert len(rows) == 5
+    for row, trajectory in zip(rows, found[0].trajectories, strict=True):
+        assert trajectory.reward is not None
+        parts = trajectory.reward.parts
+        shown = ["withheld" if n in trajectory.reward.withheld else f"{parts[n]:g}" for n in SPEC.parts]
+        assert shown == row[2:6]
+        assert f"{trajectory.reward.total:.4g}" == row[6]
