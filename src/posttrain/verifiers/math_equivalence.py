@@ -44,15 +44,18 @@ class MathEquivalence:
 
 
 def _gold_text(gold: Json) -> str:
+    """Empty where the gold has a box that states no one answer, or is a program: nothing is equal to it."""
     if isinstance(gold, bool) or not isinstance(gold, str | int | float):
         raise ValueError(f"the expected answer must be text or a number, not {type(gold).__name__}")
-    text = gold_answer(str(gold))
     if not str(gold).strip():
         raise ValueError("the expected answer is empty")
-    refused = refusal(text)
-    if refused is not None and not set(refused.flags) & {Flag.CODE_IN_ANSWER}:
+    text = gold_answer(str(gold))
+    refused = text if isinstance(text, Refused) else refusal(text)
+    if refused is None:
+        return str(text)
+    if set(refused.flags) & {Flag.TOO_LONG, Flag.TOO_DEEP, Flag.TOO_LARGE}:
         raise ValueError(f"the expected answer cannot be used: {refused.reason}")
-    return text
+    return ""
 
 
 def _verdict(answer: str, flags: tuple[str, ...], gold: str) -> Verdict:

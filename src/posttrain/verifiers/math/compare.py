@@ -27,7 +27,7 @@ from posttrain.verifiers.math.answers import (
     Untrue,
     Value,
 )
-from posttrain.verifiers.math.exact import NotRational, TooLarge, rational, same_large, undone
+from posttrain.verifiers.math.exact import NotRational, TooLarge, folded, plain, rational, same_large, undone
 from posttrain.verifiers.math.expression import Expression, Symbol, apply, is_infinite, negative, number, variables
 from posttrain.verifiers.math.intervals import Region
 from posttrain.verifiers.math.items import region_of
@@ -83,7 +83,7 @@ class Comparison:
         exact = [value for value in values if isinstance(value, Fraction)]
         if len(exact) == 2:
             equal = exact[0] == exact[1]
-            if equal and undone(left) != undone(right):
+            if equal and ((plain(left) and undone(right)) or (plain(right) and undone(left))):
                 self.unevaluated = True
                 return False
             return equal
@@ -111,7 +111,7 @@ class Comparison:
         if left.measure.powers != right.measure.powers:
             return False
         one, two = (
-            apply("mul", number(value.measure.factor), value.expression) if value.measure else value.expression
+            folded(apply("mul", number(value.measure.factor), value.expression)) if value.measure else value.expression
             for value in (left, right)
         )
         return self.same_expressions(one, two)

@@ -7,6 +7,7 @@ is smaller; two such integers are compared by their remainders.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from fractions import Fraction
 
 from posttrain.verifiers.math.expression import Apply, Expression, Number, Symbol
@@ -43,6 +44,29 @@ def rational(expression: Expression) -> Fraction:
     return _small(_applied(expression.operation, values))
 
 
+_ARITHMETIC = frozenset(("add", "mul", "neg", "div", "pow"))
+
+
+def rational_at(expression: Expression, point: Mapping[str, Fraction]) -> Fraction:
+    """Where variables have these values. Raises `NotRational` where a power is none of an integer, and `TooLarge`."""
+    if isinstance(expression, Number):
+        return expression.value
+    if isinstance(expression, Symbol):
+        if expression.name not in point:
+            raise NotRational
+        return point[expression.name]
+    if expression.operation not in _ARITHMETIC:
+        raise NotRational
+    values = [rational_at(argument, point) for argument in expression.arguments]
+    if expression.operation == "add":
+        return _small(sum(values, Fraction(0)))
+    if expression.operation == "pow":
+        if values[1].denominator != 1:
+            raise NotRational
+        return _power(*map(Number, values))
+    return _small(_applied(expression.operation, values))
+
+
 def rational_or_none(expression: Expression) -> Fraction | None:
     try:
         return rational(expression)
@@ -62,6 +86,20 @@ def undone(expression: Expression) -> bool:
         if known > 1:
             return True
     return any(undone(argument) for argument in expression.arguments)
+
+
+def plain(expression: Expression) -> bool:
+    """Whether it is written as a value: a number, a quotient of two, perhaps with a sign."""
+    if isinstance(expression, Apply):
+        signs = expression.operation in ("neg", "div")
+        return signs and all(plain(argument) for argument in expression.arguments)
+    return isinstance(expression, Number)
+
+
+def folded(expression: Expression) -> Expression:
+    """As one number, where that is what it is: for arithmetic of ours, which is nobody's exercise."""
+    value = rational_or_none(expression)
+    return expression if value is None else Number(value)
 
 
 def same_large(left: Expression, right: Expression) -> bool:

@@ -56,16 +56,13 @@ def final_answer(reply: str) -> Final | Refused:
     return Final(text)
 
 
-def gold_answer(gold: str) -> str:
-    """The last box that is filled, or all of it."""
-    boxes = _boxes(gold)
-    if boxes is None or not boxes:
-        return gold.strip()
-    filled = [box.content for box in boxes if box.content.strip()]
-    if not filled:
-        return "" if len(boxes) == 1 and boxes[0].start == 0 else gold.strip()
-    row = _last_row(gold, boxes)
-    return ", ".join(_different(row)) if len(row) > 1 else filled[-1]
+def gold_answer(gold: str) -> str | Refused:
+    """As of a reply where there is a box; otherwise all of it."""
+    return gold.strip() if not _BOX.search(gold) else _final(_boxed(gold))
+
+
+def _final(found: Final | Refused) -> str | Refused:
+    return found.text if isinstance(found, Final) else found
 
 
 def _boxed(reply: str) -> Final | Refused:

@@ -6,6 +6,7 @@ import dataclasses
 import itertools
 
 from posttrain.verifiers.math.answers import Answer, Colon, Domain, Kind, Matrix, Sequence, Value
+from posttrain.verifiers.math.exact import folded
 from posttrain.verifiers.math.expression import Apply, Expression, Number, apply, negative, nodes, number
 from posttrain.verifiers.math.intervals import REALS, Interval, Region, point
 from posttrain.verifiers.math.parser import in_base, parse, parse_all
@@ -194,7 +195,7 @@ def _with_signs(expression: Expression, signs: itertools.repeat[bool] | object) 
         return Apply(expression.operation, tuple(arguments))
     plus = next(signs) == (expression.operation == "pm")  # type: ignore[call-overload]
     last = arguments[-1] if plus else negative(arguments[-1])
-    return last if len(arguments) == 1 else apply("add", arguments[0], last)
+    return last if len(arguments) == 1 else folded(apply("add", arguments[0], last))
 
 
 def _matrix(tokens: list[Token]) -> Answer:
@@ -203,20 +204,20 @@ def _matrix(tokens: list[Token]) -> Answer:
     end = begin + closing_of(tokens[begin:])
     if name not in _MATRICES or end < begin_at:
         raise Unreadable(f"the environment {name!r} is not read")
-    after = _environment(tokens, end + 1)[1]
-    if after != len(tokens):
-        raise Unreadable("something follows a matrix")
+    head, behind = tokens[:begin], tokens[_environment(tokens, end + 1)[1] :]
     if name == "array":
         begin_at += closing_of(tokens[begin_at:]) + 1
-    head = tokens[:begin]
-    if head and head[-1].kind in ("(", "["):
-        raise Unreadable("a matrix has brackets of its own")
+    if head and behind and (head[-1].kind, behind[0].kind) in (("(", ")"), ("[", "]")):
+        head, behind = head[:-1], behind[1:]
+    if behind:
+        raise Unreadable("something follows a matrix")
     rows = _rows(tokens[begin_at:end])
     if name == "vmatrix":
-        return Value(_determinant(rows)) if not head else Value(apply("mul", parse_all(head), _determinant(rows)))
+        determinant = folded(_determinant(rows))
+        return Value(apply("mul", parse_all(head), determinant) if head else determinant)
     if head:
         factor = negative(number(1)) if [token.kind for token in head] == ["-"] else parse_all(head)
-        rows = tuple(tuple(apply("mul", factor, cell) for cell in row) for row in rows)
+        rows = tuple(tuple(folded(apply("mul", factor, cell)) for cell in row) for row in rows)
     return Matrix(rows)
 
 

@@ -1,4 +1,5 @@
-"""Whether two expressions are one function, by their values at chosen points to 250 digits.
+"""Whether two expressions are one function, by their values at chosen points: exact where there is only
+arithmetic, else to 150 digits.
 
 Difference at one point proves that they differ. Agreement at all points is taken for equality: what lies within
 `MAX_MAGNITUDE` and is built from few operations cannot come so near and differ, except on purpose and beyond that
@@ -12,24 +13,27 @@ import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
 from mpmath import MPContext  # type: ignore[import-untyped]
 
+from posttrain.verifiers.math.exact import NotRational, TooLarge, rational_at
 from posttrain.verifiers.math.expression import INFINITY, PI, Apply, E, Expression, I, Number, Symbol, nodes, variables
 
-DIGITS = 250
-_AGREE = DIGITS - 60
-MAX_MAGNITUDE = 100
-"""Decimal exponent of the largest and the smallest value other than 0 that may turn up on the way."""
+DIGITS = 150
+_AGREE = DIGITS - 25
+MAX_MAGNITUDE = 200
+"""Binary exponent of the largest and the smallest value other than 0 that may turn up on the way: 10^60 and 10^-60,
+whose effect on a cosine is seen in the 121st digit."""
 MAX_VARIABLES = 12
 _MIN_POINTS = 3
 _LOG_BASES = ("10", "e")
 
 _mp = MPContext()
 _mp.dps = DIGITS
-_GRAIN = _mp.mpf(10) ** (25 - DIGITS)
-_LARGEST, _SMALLEST = _mp.mpf(10) ** MAX_MAGNITUDE, _mp.mpf(10) ** -MAX_MAGNITUDE
+_GRAIN = _mp.mpf(10) ** (15 - DIGITS)
+_CLOSE = _mp.mpf(10) ** -_AGREE
 
 _MAGNITUDES = tuple(
     Fraction(part, 10**9)
@@ -92,6 +96,8 @@ def _identical(left: Expression, right: Expression, log_base: str) -> bool | Non
     if not names:
         pair = _pair(left, right, _Evaluation({}, False, log_base))
         return None if pair is None else _near(*pair)
+    if (exact := _identical_exactly(left, right, names)) is not None:
+        return exact
     for points, real in ((_points(names), True), (_whole_points(names), True), (_points(names), False)):
         agreed = 0
         for point in points:
@@ -104,6 +110,22 @@ def _identical(left: Expression, right: Expression, log_base: str) -> bool | Non
         if agreed >= _MIN_POINTS:
             return True
     return None
+
+
+def _identical_exactly(left: Expression, right: Expression, names: list[str]) -> bool | None:
+    """Of arithmetic alone; None where there is more to it."""
+    agreed = 0
+    for point in _points(names):
+        simple = {name: value.limit_denominator(100) for name, value in point.items()}
+        try:
+            if rational_at(left, simple) != rational_at(right, simple):
+                return False
+        except NotRational:
+            continue
+        except TooLarge:
+            return None
+        agreed += 1
+    return True if agreed >= 2 * _MIN_POINTS else None
 
 
 def _pair(left: Expression, right: Expression, evaluation: _Evaluation) -> tuple[Any, Any] | None:
@@ -130,7 +152,7 @@ def _whole_points(names: list[str]) -> Iterator[Point]:
 
 def _near(left: Any, right: Any) -> bool:
     size = max(abs(left), abs(right))
-    return bool(size == 0 or abs(left - right) <= size * _mp.mpf(10) ** -_AGREE)
+    return bool(size == 0 or abs(left - right) <= size * _CLOSE)
 
 
 def _is_real(value: Any) -> bool:
@@ -147,12 +169,12 @@ class _Evaluation:
 
     def of(self, expression: Expression) -> Any:
         value = self._of(expression)
-        if not _mp.isfinite(value):
-            raise Undefined
-        size = abs(value)
-        if size != 0 and not _SMALLEST <= size <= _LARGEST:
+        magnitude = _mp.mag(value)
+        if -MAX_MAGNITUDE <= magnitude <= MAX_MAGNITUDE or value == 0:
+            return value
+        if _mp.isfinite(value):
             raise Undecided
-        return value
+        raise Undefined
 
     def _of(self, expression: Expression) -> Any:
         if isinstance(expression, Number):
@@ -280,6 +302,7 @@ _FUNCTIONS: Mapping[str, Callable[[Any], Any]] = {
 }
 
 
+@lru_cache(maxsize=1024)
 def _mpf(value: Fraction) -> Any:
     return _mp.mpf(value.numerator) / value.denominator
 
@@ -312,7 +335,7 @@ def _odd_denominator(exponent: Any) -> tuple[int, int] | None:
     for denominator in (3, 5, 7, 9):
         scaled = exponent.real * denominator
         nearest = _mp.nint(scaled)
-        if abs(scaled - nearest) < _mp.mpf(10) ** -_AGREE:
+        if abs(scaled - nearest) < _CLOSE:
             return int(nearest), denominator
     return None
 

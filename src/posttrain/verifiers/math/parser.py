@@ -194,7 +194,7 @@ class _Parser:
     def _based(self, digits: Expression) -> Expression:
         """`(101)_2`, and `{101}_2` of a `\\text{101}_2`."""
         self._next()
-        base = {"two": "2", "eight": "8", "ten": "10", "sixteen": "16"}.get(text := self._raw_argument(), text)
+        base = self._raw_argument()
         plain = isinstance(digits, Number) and digits.value.denominator == 1 and digits.value >= 0
         if not plain or not base.isdigit() or not 2 <= int(base) <= 10:
             raise Unreadable("a bracket has a subscript that is no base")

@@ -46,7 +46,7 @@ _SAME_COMMANDS = {
     "lor": "or", "vee": "or", "wedge": "and", "backslash": "setminus", "degree": "circ", "isin": "in", "lbrack": "[",
     "rbrack": "]", "cdotp": "cdot", "bmod": "mod", "infin": "infty", "R": "mathbb",
 }  # fmt: skip
-_SPACES = re.compile(r"\\[,;:> ]|~|\\(?:quad|qquad|thinspace|enspace|hfill|newline)(?![a-zA-Z])|\\h?space\*?\{[^{}]*\}")
+_SPACES = re.compile(r"(?<!\\)\\[,;:> ]|~|\\(?:quad|qquad|thinspace|enspace|hfill|newline)(?![a-zA-Z])|\\h?space\*?\{[^{}]*\}")
 _LOOK = re.compile(
     r"\\!|\\(?:left|right)\.|\\(?:left|right|[bB]igg?[lrm]?|displaystyle|textstyle|scriptstyle|limits|nolimits|strut|mathstrut"
     r"|bf|rm|it|sf|mathopen|mathclose|mathord|nobreak|ensuremath|Large|large|small|tiny|centering|noindent)(?![a-zA-Z])"
@@ -63,6 +63,8 @@ _UNGROUPED = re.compile(f"(?:[0-9]{{1,3}}(?:(?:\\{{,\\}})[0-9]{{3}})+(?![0-9])|{
 _REPEATING = re.compile(r"([0-9]*)\.([0-9]*)(?:\\(?:overline|bar|dot)\s*(?:\{([0-9]+)\}|([0-9]))|\(([0-9]+)\))")
 _TRAILING_DOTS = re.compile(r"([0-9]*)\.([0-9]*?)([0-9])\3\3+\s*(?:\\[lc]?dots|…|\.\.\.)")
 _BASED = re.compile(r"(?<![0-9a-zA-Z.])([0-9A-Z]*[0-9][0-9A-Z]*|[A-Z]{2,})_(?:\{\s*([0-9]{1,2})\s*\}|([0-9]{1,2}))(?![0-9])")
+_BASE_NAMES = {"two": "2", "eight": "8", "ten": "10", "sixteen": "16"}
+_NAMED_BASE = re.compile(r"_\{?\s*\\text\s*\{\s*(two|eight|ten|sixteen)\s*\}\s*\}?")
 _VULGAR = re.compile("[¼-¾⅐-⅞]")
 _LETTERS = re.compile(r"[A-Za-z]+")
 _COMMAND = re.compile(r"\\(?:[A-Za-z]+|.)", re.DOTALL)
@@ -77,6 +79,8 @@ def tidy(text: str) -> str:
     text = re.sub("[₀-₉]+", lambda match: f"_{{{match.group().translate(_SUBSCRIPTS)}}}", text)
     text = re.sub(r"(?<=[0-9])\\[,;!](?=[0-9]{3}(?![0-9]))", " ", text)
     text = re.sub(r"(?<=[0-9]),\\!(?=[0-9]{3}(?![0-9]))", "{,}", text)
+    text = re.sub(r"\\(?:text|mathrm|mbox)\s*\{\s*\}", " ", re.sub(r"(?<=\\\\)\[[0-9a-z. ]*\]", "", text))
+    text = _NAMED_BASE.sub(lambda match: f"_{_BASE_NAMES[match[1]]}", text)
     text = _LOOK.sub(" ", _FONT_COMMAND.sub(" ", _SPACES.sub(" ", text)))
     text = _MATH_DELIMITER.sub(" ", text.replace("\\$", "\\dollar "))
     text = re.sub(r"\s+", " ", text).strip()
@@ -181,6 +185,8 @@ class _Tokenizer:
 
     def _command(self, match: re.Match[str], spaced: bool) -> bool:
         name = match.group()[1:]
+        if name == "|":
+            return self._add("‖", name, spaced)
         name = _SAME_COMMANDS.get(name, name)
         if name in GREEK:
             return self._add("symbol", f"\\{name}", spaced)
@@ -190,8 +196,6 @@ class _Tokenizer:
             self._depth += 1 if name == "{" else -1
             return self._add(f"\\{name}", name, spaced)
         if len(name) == 1 and not name.isalpha():
-            if name in "%#&_|":
-                name = name.replace("|", "‖")
             return self._add(name if name != "\\" else "\\\\", name, spaced)
         if name in ("langle", "rangle"):
             self._depth += 1 if name == "langle" else -1

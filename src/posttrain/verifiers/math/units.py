@@ -92,7 +92,7 @@ def read_suffix(tokens: list[Token]) -> Suffix:
             unit.add({"C": "celsius", "F": "fahrenheit"}.get(waiting.pop(0).text, "?") if waiting else "degree", 1)
         elif word in _POWERS and waiting:
             power = _POWERS[word]
-        elif word in _SKIPPED and token.kind == "word" and (waiting or unit.named):
+        elif word in _SKIPPED and token.kind == "word" and (waiting or unit.named) and not _power_follows(waiting):
             continue
         elif token.kind == "command" and token.text in _CURRENCIES:
             unit.add(token.text, 1)
@@ -109,6 +109,10 @@ def _names_unit(token: Token) -> bool:
     if token.kind == "symbol":
         return token.text in LETTER_UNITS and token.spaced
     return token.kind == "word" and token.text.lower() not in NO_UNITS and not token.text.lower().endswith("ths")
+
+
+def _power_follows(waiting: list[Token]) -> bool:
+    return bool(waiting) and waiting[0].kind == "^"
 
 
 def _exponent(waiting: list[Token]) -> int:
