@@ -35,7 +35,7 @@ class Watch:
         self._end, self._end_phase = (stage, step), (phase, attempts)
         self._stage, self._phase, self._advanced = "", "", 0
 
-    def stage(self, name: str, total_steps: int | None) -> None:
+    def stage(self, name: str, total_steps: int | None, done: int = 0) -> None:
         self._stage = name
 
     def phase(self, name: str, total: int | None = None) -> None:

@@ -41,9 +41,9 @@ def test_plain_output_is_one_line_a_step() -> None:
         observer.step(2, {"reward": 0.75})
     assert stream.getvalue().splitlines() == [
         "stage rl, 100 steps",
-        "rl 1/100  reward 0.500  pass words 0.25  300 tokens/s  0 s left",
+        "rl 1/100  reward 0.500  pass words 0.25  300 tokens/s",
         "one [sentence] for people",
-        "rl 2/100  reward 0.750  49:00 left",
+        "rl 2/100  reward 0.750  1:38:00 left",
     ]
 
 

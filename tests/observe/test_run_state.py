@@ -18,19 +18,34 @@ def test_time_left_follows_the_pace_of_the_steps_seen() -> None:
     state = RunState(clock)
     state.begin_stage("rl", 100)
     assert state.left_s is None
-    clock.now += 20
+    for step in range(1, 4):
+        clock.now += 10
+        state.end_step(step, {})
+    assert state.left_s == pytest.approx(970)
+
+
+def test_the_first_step_warms_up_and_says_nothing_about_the_time_left() -> None:
+    clock = Clock()
+    state = RunState(clock)
+    state.begin_stage("sft", 100)
+    clock.now += 60
     state.end_step(1, {})
+    assert state.left_s is None
+    clock.now += 1
     state.end_step(2, {})
-    assert state.left_s == pytest.approx(980)
+    assert state.left_s == pytest.approx(98)
 
 
 def test_time_left_of_a_resumed_stage_counts_only_what_this_process_did() -> None:
     clock = Clock()
     state = RunState(clock)
-    state.begin_stage("rl", 100)
+    state.begin_stage("rl", 100, done=90)
+    assert state.steps() == "rl 90/100", "before its first step too"
     clock.now += 5
     state.end_step(91, {})
-    assert state.left_s == pytest.approx(45)
+    clock.now += 5
+    state.end_step(92, {})
+    assert state.left_s == pytest.approx(40)
 
 
 def test_a_stage_without_end_has_no_time_left() -> None:

@@ -78,7 +78,7 @@ def test_everything_is_passed_on(tmp_path: Path) -> None:
     heard: list[object] = []
 
     class Ear:
-        def stage(self, name: str, total_steps: int | None) -> None:
+        def stage(self, name: str, total_steps: int | None, done: int = 0) -> None:
             heard.append((name, total_steps))
 
         def phase(self, name: str, total: int | None = None) -> None:

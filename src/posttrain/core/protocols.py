@@ -397,7 +397,9 @@ class Mixture(Protocol):
 class Observer(Protocol):
     """Told what a run does while it does it; never asked. Must not raise and must return at once."""
 
-    def stage(self, name: str, total_steps: int | None) -> None: ...
+    def stage(self, name: str, total_steps: int | None, done: int = 0) -> None:
+        """A stage begins, or goes on after its `done` steps; None where it has no steps or no known end."""
+        ...
 
     def phase(self, name: str, total: int | None = None) -> None:
         """A new phase begins: "generating", "learning", "evaluating base" …; `total` in its own units."""

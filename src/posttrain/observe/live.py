@@ -47,10 +47,10 @@ class LiveProgress:
         )
         self._live.start()
 
-    def stage(self, name: str, total_steps: int | None) -> None:
+    def stage(self, name: str, total_steps: int | None, done: int = 0) -> None:
         self._leave_stage()
         with self._lock:
-            self._state.begin_stage(name, total_steps)
+            self._state.begin_stage(name, total_steps, done)
 
     def phase(self, name: str, total: int | None = None) -> None:
         with self._lock:
@@ -82,7 +82,7 @@ class LiveProgress:
     def _leave_stage(self) -> None:
         """The last step of the stage stays on the screen as a line."""
         with self._lock:
-            line = "  ".join([self._state.steps(), *headline(self._state.values)]) if self._state.steps_done else ""
+            line = "  ".join([self._state.steps(), *headline(self._state.values)]) if self._state.values else ""
             self._state.begin_stage("", None)
         if line:  # printed without the lock: rich holds its own and asks for ours when it redraws
             self._console.print(Text(line))

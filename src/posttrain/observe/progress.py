@@ -76,7 +76,7 @@ class _Lines:
 class QuietProgress(_Lines):
     """Nothing but notes: what asks for a person's attention is not silenced."""
 
-    def stage(self, name: str, total_steps: int | None) -> None: ...
+    def stage(self, name: str, total_steps: int | None, done: int = 0) -> None: ...
 
     def phase(self, name: str, total: int | None = None) -> None: ...
 
@@ -98,9 +98,9 @@ class PlainProgress(_Lines):
         self._last_line = clock()
         self._ticker = Ticker("progress", 0.5, self.heartbeat)
 
-    def stage(self, name: str, total_steps: int | None) -> None:
+    def stage(self, name: str, total_steps: int | None, done: int = 0) -> None:
         with self._lock:
-            self._state.begin_stage(name, total_steps)
+            self._state.begin_stage(name, total_steps, done)
             self._say(f"stage {name}" + (f", {total_steps} steps" if total_steps is not None else ""))
 
     def phase(self, name: str, total: int | None = None) -> None:

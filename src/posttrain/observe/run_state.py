@@ -22,16 +22,15 @@ class RunState:
     phase_total: int | None = None
     phase_done: int = 0
     phase_started: float = 0.0
-    _stage_started: float = 0.0
     _steps_seen: int = 0
+    _first_step_ended: float = 0.0
 
     def __post_init__(self) -> None:
-        self.phase_started = self._stage_started = self.clock()
+        self.phase_started = self.clock()
 
-    def begin_stage(self, name: str, total_steps: int | None) -> None:
+    def begin_stage(self, name: str, total_steps: int | None, done: int = 0) -> None:
         self.stage, self.total_steps = name, total_steps
-        self.steps_done, self._steps_seen, self.values = 0, 0, {}
-        self._stage_started = self.clock()
+        self.steps_done, self._steps_seen, self.values = done, 0, {}
 
     def begin_phase(self, name: str, total: int | None) -> None:
         self.phase, self.phase_total, self.phase_done = name, total, 0
@@ -40,6 +39,8 @@ class RunState:
     def end_step(self, step: int, values: Mapping[str, float]) -> None:
         self.steps_done, self.values = step, dict(values)
         self._steps_seen += 1
+        if self._steps_seen == 1:
+            self._first_step_ended = self.clock()
 
     @property
     def phase_s(self) -> float:
@@ -47,10 +48,11 @@ class RunState:
 
     @property
     def left_s(self) -> float | None:
-        """Seconds to the end of the stage at the pace so far; None before its first step or where it has no end."""
-        if self.total_steps is None or self._steps_seen == 0:
+        """Seconds to the end of the stage at the pace after this process's first step, which also warms everything
+        up; None before its second, or where the stage has no end."""
+        if self.total_steps is None or self._steps_seen < 2:
             return None
-        pace = (self.clock() - self._stage_started) / self._steps_seen
+        pace = (self.clock() - self._first_step_ended) / (self._steps_seen - 1)
         return pace * max(0, self.total_steps - self.steps_done)
 
     def steps(self) -> str:

@@ -40,10 +40,10 @@ class Watchdog:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ticker = Ticker("watchdog", min(1.0, stall_s / 4), self.look)
 
-    def stage(self, name: str, total_steps: int | None) -> None:
-        self._state.begin_stage(name, total_steps)
+    def stage(self, name: str, total_steps: int | None, done: int = 0) -> None:
+        self._state.begin_stage(name, total_steps, done)
         self._move()
-        self._observer.stage(name, total_steps)
+        self._observer.stage(name, total_steps, done)
 
     def phase(self, name: str, total: int | None = None) -> None:
         self._state.begin_phase(name, total)

@@ -120,6 +120,7 @@ async def _drive(
                 await _stage(number, stage, parts, recorder, position)
             if stage.evaluate:
                 reports[stage.name] = await _report(parts, recorder, number + 1, stage.name)
+        observer.phase("writing the model")
         await parts.learner.export(directory.path / MODEL_FOLDER)
         if config.learner.lora is not None:
             await parts.learner.export_adapter(directory.path / ADAPTER_FOLDER)
@@ -142,20 +143,22 @@ async def _stage(number: int, stage: SftStage | RlStage, parts: Parts, recorder:
         if isinstance(stage, SftStage):
             await parts.learner.begin_stage(sft_spec(stage))
         recorder.begin_stage(number)
-    parts.observer.stage(stage.name, stage.max_steps if isinstance(stage, SftStage) else stage.steps)
+    done = position.step if resumed else 0
+    parts.observer.stage(stage.name, _num_steps(stage), done)
     if isinstance(stage, SftStage):
         plateau = (
             Plateau(best=position.plateau["best"], failures=int(position.plateau["failures"] or 0))
             if resumed
             else Plateau()
         )
+        parts.observer.phase("gathering demonstrations")
         rows = await gather(stage, number, parts, recorder.demonstrations, resumed=resumed)
         steps = await SftLoop(
             stage,
             parts,
             recorder,
             rows,
-            first_step=position.step if resumed else 0,
+            first_step=done,
             plateau=plateau,
             on_evaluation=_evaluation(number, stage, parts, recorder),
         ).run()
@@ -167,6 +170,10 @@ async def _stage(number: int, stage: SftStage | RlStage, parts: Parts, recorder:
     await recorder.checkpoint(steps, finished=True)
 
 
+def _num_steps(stage: SftStage | RlStage) -> int:
+    return stage.max_steps if isinstance(stage, SftStage) else stage.steps
+
+
 def _evaluation(
     number: int, stage: SftStage | RlStage, parts: Parts, recorder: Recorder
 ) -> Callable[[int], Awaitable[None]]:
@@ -174,7 +181,7 @@ def _evaluation(
 
     async def evaluate_after(step: int) -> None:
         await _report(parts, recorder, number + 1, f"{stage.name}-{step:06d}", step)
-        parts.observer.stage(stage.name, stage.max_steps if isinstance(stage, SftStage) else stage.steps)
+        parts.observer.stage(stage.name, _num_steps(stage), step)
 
     return evaluate_after
 
