@@ -99,7 +99,11 @@ def world(secret: str) -> Iterator[World]:
     """Build it; everything is taken back at the end."""
     folder = Path(tempfile.mkdtemp(prefix="posttrain-world-"))
     folder.chmod(0o777)
-    victim = subprocess.Popen([sys.executable, "-S", "-c", "import time; time.sleep(1e6)"], stdin=subprocess.DEVNULL)
+    victim = subprocess.Popen(
+        [sys.executable, "-S", "-c", "import time; time.sleep(1e6)"],
+        stdin=subprocess.DEVNULL,
+        start_new_session=True,  # a terminal's Ctrl-C is ours to handle, and it is ended below
+    )
     with contextlib.ExitStack() as stack:
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
         stack.callback(victim.wait)
