@@ -76,7 +76,14 @@ def test_one_json_value_and_success_whatever_the_program_did(
 def test_bad_input_is_the_users(tmp_path: Path, option: list[str]) -> None:
     (tmp_path / "program.py").write_text("")
     assert run(str(tmp_path / "program.py"), *option).returncode == 2
-    assert run(str(tmp_path / "missing.py")).returncode == 2
+
+
+def test_a_program_that_cannot_be_read_is_named_with_the_reason(tmp_path: Path) -> None:
+    (tmp_path / "latin.py").write_bytes("print('é')".encode("latin-1"))
+    for name, reason in (("missing.py", "cannot be read: No such file"), ("latin.py", "is not a text file in UTF-8")):
+        done = run(str(tmp_path / name))
+        assert done.returncode == 2
+        assert done.stderr == f"posttrain: {tmp_path / name} {reason}\n" or reason in done.stderr
 
 
 def test_status_says_what_isolation_there_is() -> None:

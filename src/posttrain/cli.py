@@ -82,6 +82,8 @@ def train(
             result = train_command(
                 config, directory, overrides=overrides or [], resume=resume, dry_run=dry_run, observer=observer
             )
+            if not dry_run:
+                display.note(f"finished; the scores: posttrain show {directory}; the policy: {directory / 'model'}")
         except KeyboardInterrupt:
             display.note(f"interrupted; go on with: posttrain train --resume --run {directory}")
             raise typer.Exit(INTERRUPTED) from None
@@ -249,7 +251,7 @@ def check_loss(
     from posttrain.observe.laws_table import render
     from posttrain.run.check_loss import check_loss as check
 
-    found = check(name, settings or [])
+    found = check(name, settings or [], lambda sentence: typer.echo(sentence, err=True))
     if not as_json:
         render(found.name, found.laws, Console())
     finish(found.plain(), as_json)
@@ -258,11 +260,25 @@ def check_loss(
 
 
 @app.command()
-def version() -> None:
+def version(as_json: JsonFlag = False) -> None:
     """Print the version."""
     from importlib.metadata import version as installed
 
-    typer.echo(installed("posttrain"))
+    if not as_json:
+        typer.echo(installed("posttrain"))
+    finish({"version": installed("posttrain")}, as_json)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        version()
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    _: Annotated[bool, typer.Option("--version", is_eager=True, callback=_print_version, help="As `version`.")] = False,
+) -> None: ...
 
 
 def _complain(error: PosttrainError, code: int) -> int:

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from posttrain.models.cache import finished_folder, missing_files, models_root
+from posttrain.core.errors import ModelError
+from posttrain.models.cache import exclusive, finished_folder, missing_files, models_root
 
 
 def test_a_folder_appears_only_when_it_is_whole(tmp_path: Path) -> None:
@@ -61,3 +62,9 @@ def test_the_cache_is_the_argument_else_the_environment_else_the_users(
 def test_missing_files_are_named(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("{}")
     assert missing_files(tmp_path) == ["tokenizer.json", "*.safetensors"]
+
+
+def test_a_cache_that_cannot_be_written_is_a_sentence_with_the_way_out(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ModelError, match="POSTTRAIN_CACHE names another place"), exclusive(tmp_path / "file" / "name"):
+        pytest.fail("nothing is held")

@@ -32,9 +32,11 @@ def test_a_row_is_a_registered_verifier_that_reads_its_gold_and_accepts_no_empty
     verifier: Any = registry.build("verifier", {"name": name, **options})
 
     def verify(gold: Any) -> Verdict:
+        judged: Verdict
         if inspect.iscoroutinefunction(verifier.verify):
-            return asyncio.run(verifier.verify("", gold, ScriptedSandbox()))
-        judged: Verdict = verifier.verify("", gold)
+            judged = asyncio.run(verifier.verify("", gold, ScriptedSandbox()))
+        else:
+            judged = verifier.verify("", gold)
         return judged
 
     assert verify(json.loads(ROWS[name])).status is VerdictStatus.INCORRECT

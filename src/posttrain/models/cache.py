@@ -14,6 +14,8 @@ from pathlib import Path
 from filelock import FileLock
 from platformdirs import user_cache_path
 
+from posttrain.core.errors import ModelError
+
 NEEDED_FILES = ("config.json", "tokenizer.json")
 """Beside the weights; without them a folder is no model."""
 
@@ -34,10 +36,23 @@ def missing_files(folder: Path) -> list[str]:
 
 @contextmanager
 def exclusive(target: Path) -> Iterator[None]:
-    """Hold `target`'s name against other processes that would make the same model; waits for them."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(target.parent / f".{target.name}.lock"):
+    """Hold `target`'s name against other processes that would make the same model; waits for them.
+
+    Raises `ModelError` where the cache cannot be written.
+    """
+    lock = FileLock(target.parent / f".{target.name}.lock")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        lock.acquire()
+    except OSError as error:
+        raise ModelError(
+            f"the models' folder {target.parent} could not be written: {error.strerror or error}; the environment "
+            "variable POSTTRAIN_CACHE names another place for it"
+        ) from error
+    try:
         yield
+    finally:
+        lock.release()
 
 
 @contextmanager

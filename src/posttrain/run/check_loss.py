@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -27,15 +27,16 @@ class Checked:
         return {"name": self.name, "laws": laws}
 
 
-def check_loss(name: str, settings: Sequence[str] = ()) -> Checked:
-    """`name` is registered or `path/to/file.py:Object`; settings are `key=value`.
+def check_loss(name: str, settings: Sequence[str], progress: Callable[[str], None]) -> Checked:
+    """`name` is registered or `path/to/file.py:Object`; settings are `key=value`; `progress` gets a
+    sentence for each law.
 
     Raises `UnknownNameError` for the name, `ConfigError` for an option.
     """
     loss = build("loss", {"name": name, **options(settings)})
     from posttrain.losses.laws.check import check
 
-    return Checked(name, tuple(check(loss)))
+    return Checked(name, tuple(check(loss, progress)))
 
 
 def options(settings: Sequence[str]) -> Mapping[str, Any]:

@@ -29,8 +29,10 @@ def load(path: Path, overrides: Sequence[str] = ()) -> RunConfig:
     """Read and check a configuration file. Raises `ConfigError`."""
     try:
         raw = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (FileNotFoundError, IsADirectoryError):
+    except FileNotFoundError:
         raise ConfigError(f"there is no configuration file {path}") from None
+    except OSError as error:
+        raise ConfigError(f"the configuration file {path} cannot be read: {error.strerror or error}") from None
     except UnicodeDecodeError:
         raise ConfigError(f"{path} is not a text file in UTF-8") from None
     except tomllib.TOMLDecodeError as error:

@@ -75,11 +75,16 @@ def replay(
     stored = TrajectoryStore(directory.trajectories)
     if Position(number, step) not in stored.positions():
         raise UserError(f"{run} holds no attempts of step {step} of stage {stage.name}")
-    found = _checkpoint_before(Checkpoints(directory.checkpoints, keep=1).whole(), number, step)
+    whole = Checkpoints(directory.checkpoints, keep=1).whole()
+    found = _checkpoint_before(whole, number, step)
     if found is None and number > 0:
+        later = [
+            p.step for p in stored.positions() if p.stage_index == number and _checkpoint_before(whole, number, p.step)
+        ]
         raise UserError(
-            f"{run} keeps no checkpoint before step {step} of stage {stage.name}: replay an earlier-kept step, or run "
-            "with a larger checkpoints.keep"
+            f"{run} keeps no checkpoint before step {step} of stage {stage.name}: "
+            + (f"replay a step from {min(later)} on, or run" if later else "run")
+            + " with a larger checkpoints.keep"
         )
     made = dict(domains) if domains is not None else make_domains(config.domains)
     return asyncio.run(_replay(directory, config, number, stage, step, found, observer, made))
@@ -89,7 +94,10 @@ def _stage(config: RunConfig, name: str | None) -> tuple[int, RlStage]:
     stages = [(number, stage) for number, stage in enumerate(config.stages) if isinstance(stage, RlStage)]
     named = [(number, stage) for number, stage in stages if name is None or stage.name == name]
     if not named:
-        raise UserError(f"the run has no RL stage {name or ''}".rstrip() + f" (it has: {[s.name for _, s in stages]})")
+        raise UserError(
+            f"the run has no RL stage {name or ''}".rstrip()
+            + f" (it has: {', '.join(s.name for _, s in stages) or 'none'})"
+        )
     return named[-1]
 
 

@@ -16,7 +16,6 @@ class Flag(enum.StrEnum):
     HEDGED = "hedged"
     TEXT_AFTER_ANSWER = "text_after_answer"
     TOO_LONG = "too_long"
-    TOO_DEEP = "too_deep"
     TOO_LARGE = "too_large"
     """A value that cannot be computed within bounds."""
     UNEVALUATED = "unevaluated"

@@ -2,7 +2,7 @@
 
 The reply's answer stands in its last `\\boxed{…}`, behind `Answer:`, or is the whole reply; the gold is boxed or plain.
 Answers are read by a grammar of ours and never evaluated as a program. What is too long, deep or large is refused
-before anything is computed, but time is bounded by the verifier pool alone (`pool.py`): use it there.
+before anything is computed; a bound on time is the affair of the worker that it runs in.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from posttrain.verifiers.math.words import HEDGES
 
 @dataclass(frozen=True)
 class MathEquivalence:
-    """Whether the reply's final answer is, as mathematics, the answer `gold`: text such as `\\boxed{\\frac12}` or `0.5`.
+    """Whether the reply's final answer is, as mathematics, the answer `gold`, such as `\\boxed{\\frac12}` or `0.5`.
 
     `Verdict.evidence["compared"]` says how: `text`, `exact`, `symbolic` or `library`.
     """

@@ -46,11 +46,13 @@ LAWS = (
 )
 
 
-def check(loss: Loss) -> list[LawResult]:
-    """One result for each law; where the form is broken, for the form alone: nothing else can be told."""
+def check(loss: Loss, progress: Callable[[str], None] = lambda sentence: None) -> list[LawResult]:
+    """One result for each law; where the form is broken, for the form alone: nothing else can be told. `progress` gets
+    a sentence for each law that was tried."""
     results = []
-    for law in LAWS:
+    for number, law in enumerate(LAWS, start=1):
         results.append(_result(law, loss))
+        progress(f"{number} of {len(LAWS)}: {law.name} {'holds' if results[-1].holds else 'is broken'}")
         if law is FORM and not results[0].holds:
             break
     return results

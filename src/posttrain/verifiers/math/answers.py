@@ -106,8 +106,6 @@ class Unread:
     unevaluated: bool = False
 
 
-Answer = (
-    Value | Text | Choice | Sequence | Matrix | Named | Domain | Relation | Colon | Untrue | Empty | Unread
-)
+Answer = Value | Text | Choice | Sequence | Matrix | Named | Domain | Relation | Colon | Untrue | Empty | Unread
 Readings = Items[Answer]
 """One text may be read in several ways: `1,234` is a number or a list. Any of them may be what was meant."""

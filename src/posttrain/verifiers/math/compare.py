@@ -74,7 +74,7 @@ class Comparison:
             return left.parts == right.parts and len(suffixes) < 2
         return isinstance(left, Text) and left == right
 
-    def same_expressions(self, left: Expression, right: Expression) -> bool:
+    def same_expressions(self, left: Expression, right: Expression) -> bool:  # noqa: PLR0911 - one line for each case
         if left == right:
             return True
         if is_infinite(left) or is_infinite(right):
@@ -151,7 +151,9 @@ class Comparison:
 
     def _same_matrices(self, left: Answer, right: Answer) -> bool:
         if isinstance(left, Matrix) and isinstance(right, Matrix):
-            pairs = [(one, two) for row in zip(left.rows, right.rows, strict=False) for one, two in zip(*row, strict=False)]
+            pairs = [
+                (one, two) for row in zip(left.rows, right.rows, strict=False) for one, two in zip(*row, strict=False)
+            ]
             shapes = {(len(side.rows), len(side.rows[0])) for side in (left, right)}
             return len(shapes) == 1 and all(self.same_expressions(*pair) for pair in pairs)
         matrix, other = (left, right) if isinstance(left, Matrix) else (right, left)

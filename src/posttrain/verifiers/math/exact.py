@@ -18,11 +18,11 @@ _PRIMES = (2**61 - 1, 2**89 - 1, 2**107 - 1)
 _MAX_EXPONENT_BITS = 4_000
 
 
-class NotRational(Exception):  # noqa: N818 - it is an answer, not an error
+class NotRational(Exception):
     """The expression has a variable, an irrational part, or no value."""
 
 
-class TooLarge(Exception):  # noqa: N818
+class TooLarge(Exception):
     """An integer of more than `MAX_BITS` bits, in absolute value at least 2^bits; None where no bound is known."""
 
     def __init__(self, bits: float | None = None) -> None:
@@ -244,7 +244,7 @@ def _remainder(expression: Expression, prime: int) -> int:
     if isinstance(expression, Apply):
         if expression.operation == "pow":
             exponent = rational(expression.arguments[1])
-            if exponent.denominator == 1 and 0 <= exponent and exponent.numerator.bit_length() <= _MAX_EXPONENT_BITS:
+            if exponent.denominator == 1 and exponent >= 0 and exponent.numerator.bit_length() <= _MAX_EXPONENT_BITS:
                 return pow(_remainder(expression.arguments[0], prime), exponent.numerator, prime)
         elif expression.operation in ("add", "mul", "neg"):
             parts = [_remainder(argument, prime) for argument in expression.arguments]

@@ -31,8 +31,8 @@ class Apply:
 
 Expression = Number | Symbol | Apply
 
-PI, E, I, INFINITY = "\\pi", "e", "i", "\\infty"
-CONSTANTS = frozenset((PI, E, I, INFINITY))
+PI, E, IMAGINARY, INFINITY = "\\pi", "e", "i", "\\infty"
+CONSTANTS = frozenset((PI, E, IMAGINARY, INFINITY))
 ZERO, ONE = Number(Fraction(0)), Number(Fraction(1))
 
 

@@ -7,6 +7,7 @@ are no final answer.
 
 from __future__ import annotations
 
+import itertools
 import re
 from dataclasses import dataclass
 
@@ -22,7 +23,9 @@ _DOUBT = re.compile(
     r"\b(?:or|either|maybe|perhaps|possibly|probably|alternatively|might|could|unless|else|otherwise|guess|any of)\b",
     re.IGNORECASE,
 )
-_DOUBT_BEFORE = re.compile(r"\b(?:or|either|maybe|perhaps|possibly|probably|not)\s*(?:it is\s*|it's\s*)?[$\\(\[\s]*$", re.I)
+_DOUBT_BEFORE = re.compile(
+    r"\b(?:or|either|maybe|perhaps|possibly|probably|not)\s*(?:it is\s*|it's\s*)?[$\\(\[\s]*$", re.I
+)
 _DOUBT_BEHIND = re.compile(r"^[\s$.,;)\]]*(?:or|maybe|perhaps|possibly|alternatively|otherwise|unless|else)\b", re.I)
 _MARKER = re.compile(r"^\W{0,4}(?:final )?answer[ \t]{0,3}:[ \t*$]*(\S.*)$", re.IGNORECASE | re.MULTILINE)
 
@@ -65,7 +68,7 @@ def _final(found: Final | Refused) -> str | Refused:
     return found.text if isinstance(found, Final) else found
 
 
-def _boxed(reply: str) -> Final | Refused:
+def _boxed(reply: str) -> Final | Refused:  # noqa: PLR0911 - one line for each case
     boxes = _boxes(reply)
     if not boxes:
         return Refused("a \\boxed{ is not closed", (Flag.NO_ANSWER,))
@@ -73,7 +76,7 @@ def _boxed(reply: str) -> Final | Refused:
     flags = (Flag.SEVERAL_ANSWERS,) if len(contents) > 1 else ()
     if len(contents) > MAX_BOXES:
         return Refused(f"the reply gives {len(contents)} different answers", flags)
-    for one, two in zip(boxes, boxes[1:], strict=False):
+    for one, two in itertools.pairwise(boxes):
         between = reply[one.end : two.start]
         if one.content.strip() != two.content.strip() and _DOUBT.search(between) and not _ROW.fullmatch(between):
             return Refused("the reply doubts between answers", (Flag.SEVERAL_ANSWERS, Flag.HEDGED))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+from collections.abc import Iterator
 
 from posttrain.verifiers.math.answers import Answer, Colon, Domain, Kind, Matrix, Sequence, Value
 from posttrain.verifiers.math.exact import folded
@@ -47,7 +48,7 @@ def region_of(answer: Answer) -> Region:
     if isinstance(answer, Sequence) and all(isinstance(item, Value) for item in answer.items):
         values = [item.expression for item in answer.items if isinstance(item, Value)]
         if answer.kind is Kind.TUPLE and len(values) == 2:
-            interval = Interval(*values)
+            interval = Interval(values[0], values[1])
             if not interval.is_empty:
                 return Region.of([interval])
         if answer.kind in (Kind.SET, Kind.LIST):
@@ -80,7 +81,7 @@ def _colon(parts: list[list[Token]]) -> Answer:
     return Colon(tuple(int(token.text) for token in heads), suffix)
 
 
-def _collection(tokens: list[Token]) -> Answer | None:
+def _collection(tokens: list[Token]) -> Answer | None:  # noqa: PLR0911 - one line for each case
     first, last = tokens[0], tokens[-1]
     if first.kind == "command":
         if first.text == "emptyset" and len(tokens) == 1:
@@ -187,13 +188,13 @@ def _signs_chosen(expression: Expression) -> list[Expression]:
     return [_with_signs(expression, iter(signs)) for signs in itertools.product((True, False), repeat=count)]
 
 
-def _with_signs(expression: Expression, signs: itertools.repeat[bool] | object) -> Expression:
+def _with_signs(expression: Expression, signs: Iterator[bool]) -> Expression:
     if not isinstance(expression, Apply):
         return expression
     arguments = [_with_signs(argument, signs) for argument in expression.arguments]
     if expression.operation not in ("pm", "mp"):
         return Apply(expression.operation, tuple(arguments))
-    plus = next(signs) == (expression.operation == "pm")  # type: ignore[call-overload]
+    plus = next(signs) == (expression.operation == "pm")
     last = arguments[-1] if plus else negative(arguments[-1])
     return last if len(arguments) == 1 else folded(apply("add", arguments[0], last))
 

@@ -1,7 +1,7 @@
 """Math-Verify, asked only where the gold is mathematics beyond our own grammar.
 
 Its parser takes what it understands of a text and drops the rest, and its comparison is not symmetric: it is asked in
-both orders, and both must agree. It has no time limit here: the pool's is the one that holds from any thread.
+both orders, and both must agree. It has no time limit here: one that holds from any thread is a worker's deadline.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ def same(gold: str, answer: str) -> bool:
     if not left or not right:
         return False
     return bool(
-        verify(left, right, strict=True, timeout_seconds=None) and verify(right, left, strict=True, timeout_seconds=None)
+        verify(left, right, strict=True, timeout_seconds=None)
+        and verify(right, left, strict=True, timeout_seconds=None)
     )
 
 

@@ -30,9 +30,7 @@ _LONG_NUMBER = re.compile(rf"[0-9]{{{MAX_DIGITS + 1}}}")
 def refusal(answer: str) -> Refused | None:
     """Why `answer` is not so much as read; None where it may be."""
     if len(answer) > MAX_ANSWER_CHARACTERS:
-        return Refused(
-            f"the answer has {len(answer)} of at most {MAX_ANSWER_CHARACTERS} characters", (Flag.TOO_LONG,)
-        )
+        return Refused(f"the answer has {len(answer)} of at most {MAX_ANSWER_CHARACTERS} characters", (Flag.TOO_LONG,))
     if (deepest := depth(answer)) > MAX_DEPTH:
         return Refused(f"the answer's brackets are {deepest} deep, of at most {MAX_DEPTH}", (Flag.TOO_DEEP,))
     if _LONG_NUMBER.search(answer):

@@ -19,7 +19,18 @@ from typing import Any
 from mpmath import MPContext  # type: ignore[import-untyped]
 
 from posttrain.verifiers.math.exact import NotRational, TooLarge, rational_at
-from posttrain.verifiers.math.expression import INFINITY, PI, Apply, E, Expression, I, Number, Symbol, nodes, variables
+from posttrain.verifiers.math.expression import (
+    IMAGINARY,
+    INFINITY,
+    PI,
+    Apply,
+    E,
+    Expression,
+    Number,
+    Symbol,
+    nodes,
+    variables,
+)
 
 DIGITS = 150
 _AGREE = DIGITS - 25
@@ -39,23 +50,35 @@ _MAGNITUDES = tuple(
     Fraction(part, 10**9)
     for part in (713528467, 1384719253, 238461997, 2271938461, 547183093, 1719284653, 12700312341, 137291823013)
 )
-_PATTERNS = ((0, (1,)), (1, (1,)), (2, (-1,)), (3, (-1,)), (4, (1,)), (5, (1, -1)), (6, (1, -1)), (6, (-1, 1)), (7, (1,)))
+_PATTERNS = (
+    (0, (1,)),
+    (1, (1,)),
+    (2, (-1,)),
+    (3, (-1,)),
+    (4, (1,)),
+    (5, (1, -1)),
+    (6, (1, -1)),
+    (6, (-1, 1)),
+    (7, (1,)),
+)
 """Of each point: the magnitude to begin with, and the signs to go round."""
 
 Point = Mapping[str, Fraction]
 
 
-class Undefined(Exception):  # noqa: N818
+class Undefined(Exception):
     """No real value at this point."""
 
 
-class Undecided(Exception):  # noqa: N818
+class Undecided(Exception):
     """A value on the way is too large or too small for this many digits."""
 
 
 def identical(left: Expression, right: Expression) -> bool | None:
     """Whether they have the same values. `\\log` without a base is the natural one or that of 10, the same for both."""
-    bare_log = any(isinstance(node, Apply) and node.operation == "log" for side in (left, right) for node in nodes(side))
+    bare_log = any(
+        isinstance(node, Apply) and node.operation == "log" for side in (left, right) for node in nodes(side)
+    )
     answers = [_identical(left, right, base) for base in (_LOG_BASES if bare_log else ("e",))]
     return True if True in answers else None if None in answers else False
 
@@ -198,7 +221,7 @@ class _Evaluation:
             return +_mp.pi
         if name == E:
             return +_mp.e
-        if name == I:
+        if name == IMAGINARY:
             return _mp.mpc(0, 1)
         raise Undefined
 

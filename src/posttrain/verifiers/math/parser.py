@@ -8,7 +8,18 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from posttrain.verifiers.math.expression import E, Expression, I, INFINITY, Number, PI, Symbol, apply, negative, number
+from posttrain.verifiers.math.expression import (
+    IMAGINARY,
+    INFINITY,
+    PI,
+    E,
+    Expression,
+    Number,
+    Symbol,
+    apply,
+    negative,
+    number,
+)
 from posttrain.verifiers.math.tokens import Token, Unreadable
 from posttrain.verifiers.math.words import FUNCTIONS
 
@@ -119,7 +130,7 @@ class _Parser:
             return exponent
         return self._unary()
 
-    def _primary(self) -> Expression:
+    def _primary(self) -> Expression:  # noqa: PLR0911 - one line for each case
         token = self._next()
         if token.kind == "number":
             return self._number(token)
@@ -161,7 +172,7 @@ class _Parser:
         return Number(value)
 
     def _symbol(self, name: str) -> Expression:
-        if name in (E, I) and self._peek().kind != "_":
+        if name in (E, IMAGINARY) and self._peek().kind != "_":
             return Symbol(name)
         while self._peek().kind in ("_", "'"):
             if self._next().kind == "'":
@@ -208,7 +219,7 @@ class _Parser:
         self._expect("|")
         return apply("abs", inner)
 
-    def _command(self, name: str) -> Expression:
+    def _command(self, name: str) -> Expression:  # noqa: PLR0911 - one line for each case
         if name == "pi":
             return Symbol(PI)
         if name == "infty":
@@ -346,9 +357,9 @@ def _product(left: Expression, right: Expression) -> Expression:
     """A number times a power of ten is one number."""
     if isinstance(left, Number) and not isinstance(right, (Number, Symbol)) and right.operation == "pow":
         base, exponent = right.arguments
-        if base == number(10) and isinstance(exponent, Number) and exponent.value.denominator == 1:
-            if abs(exponent.value) <= _MAX_SHIFT:
-                return Number(left.value * Fraction(10) ** exponent.value.numerator)
+        ten_to = exponent.value if base == number(10) and isinstance(exponent, Number) else None
+        if ten_to is not None and ten_to.denominator == 1 and abs(ten_to) <= _MAX_SHIFT:
+            return Number(left.value * Fraction(10) ** ten_to.numerator)
     return apply("mul", left, right)
 
 

@@ -16,7 +16,9 @@ from posttrain.verifiers.math.tokens import Token, Unreadable, tidy, tokenize
 from posttrain.verifiers.math.words import PREAMBLE, SAME_TEXTS
 
 _TEXT_GROUP = re.compile(r"\\(?:text\w*|mbox|hbox|mathrm|mathsf|operatorname\*?)\s*\{([^{}]*)\}")
-_CHOICE = re.compile(r"(?:(?:the )?(?:option|choice|answer) ?(?:is|:)? ?)?(?:([A-J])|\(([A-Ja-j])\)|([A-Ja-j])\))[.:]?", re.I)
+_CHOICE = re.compile(
+    r"(?:(?:the )?(?:option|choice|answer) ?(?:is|:)? ?)?(?:([A-J])|\(([A-Ja-j])\)|([A-Ja-j])\))[.:]?", re.I
+)
 _CHOICE_WITH_CONTENT = re.compile(r"(?:option |choice )?\(?([A-J])(?:\)|[.:](?![0-9]))\s*(\S.*)")
 _UNEVALUATED = re.compile(r"\\(?:sum|prod|i*int|oint|lim|frac\s*\{\s*(?:\\mathrm\s*\{?\s*)?d)(?![a-zA-Z])")
 _COMMAND = re.compile(r"\\[a-zA-Z]+")

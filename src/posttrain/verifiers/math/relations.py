@@ -142,7 +142,7 @@ def _membership(sides: list[list[Token]], read_item: ReadItem) -> Answer:
         return Domain(answer.region, name)
     if isinstance(answer, Sequence) and answer.kind is Kind.TUPLE and len(answer.items) == 2:
         ends = [item.expression for item in answer.items if isinstance(item, Value)]
-        return Domain(Region.of([Interval(*ends)]), name)
+        return Domain(Region.of([Interval(ends[0], ends[1])]), name)
     if isinstance(answer, Sequence) and answer.kind is Kind.SET:
         return Named(name, answer)
     raise Unreadable("this is no set")

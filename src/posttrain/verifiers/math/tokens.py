@@ -1,4 +1,4 @@
-"""LaTeX or plain text → tokens. What only changes the look is dropped here; what a token means is the parser's affair."""
+"""LaTeX or plain text → tokens. What only changes the look is dropped here; what a token means is the parser's."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from posttrain.verifiers.math.words import FUNCTIONS, GREEK, SHORT_UNITS, SHORT_
 MAX_TOKENS = 1_500
 
 
-class Unreadable(Exception):  # noqa: N818
+class Unreadable(Exception):
     """The text is none of the forms of an answer that this grammar knows."""
 
 
@@ -46,13 +46,17 @@ _SAME_COMMANDS = {
     "lor": "or", "vee": "or", "wedge": "and", "backslash": "setminus", "degree": "circ", "isin": "in", "lbrack": "[",
     "rbrack": "]", "cdotp": "cdot", "bmod": "mod", "infin": "infty", "R": "mathbb",
 }  # fmt: skip
-_SPACES = re.compile(r"(?<!\\)\\[,;:> ]|~|\\(?:quad|qquad|thinspace|enspace|hfill|newline)(?![a-zA-Z])|\\h?space\*?\{[^{}]*\}")
+_SPACES = re.compile(
+    r"(?<!\\)\\[,;:> ]|~|\\(?:quad|qquad|thinspace|enspace|hfill|newline)(?![a-zA-Z])|\\h?space\*?\{[^{}]*\}"
+)
 _LOOK = re.compile(
     r"\\!|\\(?:left|right)\.|\\(?:left|right|[bB]igg?[lrm]?|displaystyle|textstyle|scriptstyle|limits|nolimits|strut|mathstrut"
     r"|bf|rm|it|sf|mathopen|mathclose|mathord|nobreak|ensuremath|Large|large|small|tiny|centering|noindent)(?![a-zA-Z])"
 )
 _MATH_DELIMITER = re.compile(r"(?<!\\)\$|(?<!\\)\\[()\[\]]")
-_TEXT_COMMAND = re.compile(r"\\(?:text(?:bf|rm|it|sf|tt|normal)?|mbox|hbox|mathrm|operatorname\*?|mathsf|mathtt|emph)\s*\{")
+_TEXT_COMMAND = re.compile(
+    r"\\(?:text(?:bf|rm|it|sf|tt|normal)?|mbox|hbox|mathrm|operatorname\*?|mathsf|mathtt|emph)\s*\{"
+)
 _FONT_COMMAND = re.compile(r"\\(?:mathbf|boldsymbol|bm|mathit|mathcal|pmb|mathnormal|underline|boxed|fbox)(?![a-zA-Z])")
 _GROUPED = r"[0-9]{1,3}(?:(?:,|\{,\}|\\,)[0-9]{3})+(?![0-9])(?:\.[0-9]+)?"
 _SPACE_GROUPED = r"[0-9]{1,3}(?: [0-9]{3})+(?![0-9])(?:\.[0-9]+)?"
@@ -62,7 +66,9 @@ _NUMBER = re.compile(f"(?:{_GROUPED}|{_SPACE_GROUPED}|{_PLAIN}){_EXPONENT}")
 _UNGROUPED = re.compile(f"(?:[0-9]{{1,3}}(?:(?:\\{{,\\}})[0-9]{{3}})+(?![0-9])|{_SPACE_GROUPED}|{_PLAIN}){_EXPONENT}")
 _REPEATING = re.compile(r"([0-9]*)\.([0-9]*)(?:\\(?:overline|bar|dot)\s*(?:\{([0-9]+)\}|([0-9]))|\(([0-9]+)\))")
 _TRAILING_DOTS = re.compile(r"([0-9]*)\.([0-9]*?)([0-9])\3\3+\s*(?:\\[lc]?dots|…|\.\.\.)")
-_BASED = re.compile(r"(?<![0-9a-zA-Z.])([0-9A-Z]*[0-9][0-9A-Z]*|[A-Z]{2,})_(?:\{\s*([0-9]{1,2})\s*\}|([0-9]{1,2}))(?![0-9])")
+_BASED = re.compile(
+    r"(?<![0-9a-zA-Z.])([0-9A-Z]*[0-9][0-9A-Z]*|[A-Z]{2,})_(?:\{\s*([0-9]{1,2})\s*\}|([0-9]{1,2}))(?![0-9])"
+)
 _BASE_NAMES = {"two": "2", "eight": "8", "ten": "10", "sixteen": "16"}
 _NAMED_BASE = re.compile(r"_\{?\s*\\text\s*\{\s*(two|eight|ten|sixteen)\s*\}\s*\}?")
 _VULGAR = re.compile("[¼-¾⅐-⅞]")

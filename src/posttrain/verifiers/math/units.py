@@ -66,7 +66,7 @@ def take_currency(tokens: list[Token]) -> tuple[list[Token], Measure | None]:
     return tokens, None
 
 
-def read_suffix(tokens: list[Token]) -> Suffix:
+def read_suffix(tokens: list[Token]) -> Suffix:  # noqa: PLR0912 - one branch for each case
     """Raises `Unreadable` for what is neither a unit nor a factor: "7 or so", "7 squared", "7 (about)"."""
     suffix, unit = Suffix(), _Unit()
     waiting = [token for token in tokens if token.kind not in ("{", "}")]

@@ -89,8 +89,10 @@ SCALES: Mapping[str, int] = {
 }
 
 NO_UNITS = frozenset(
-    "squared cubed factorial half halves third thirds quarter quarters fourth fourths fifth fifths sixth sixths tenth tenths"
-    " hundredth hundredths thousandth thousandths times plus minus over mod modulo not no if when for where is are or either"
+    "squared cubed factorial half halves third thirds quarter quarters fourth fourths fifth fifths sixth sixths"
+    " tenth tenths"
+    " hundredth hundredths thousandth thousandths times plus minus over mod modulo not no if when for where is"
+    " are or either"
     " than more less fewer at least most to up about around roughly approximately approx nearly almost maybe perhaps"
     " possibly probably exactly and but one two three four five six seven eight nine ten eleven twelve twenty tens ones"
     " divided multiplied by through between remainder root power percent negative positive minus infinity infinite"
@@ -120,15 +122,17 @@ _SAME_TEXTS = {
 SAME_TEXTS: Mapping[str, str] = {other: text for text, others in _SAME_TEXTS.items() for other in others.split("|")}
 
 FUNCTIONS = frozenset(
-    "sin cos tan cot sec csc arcsin arccos arctan arccot sinh cosh tanh coth ln log lg exp sqrt abs asin acos atan floor ceil"
-    .split()
+    "sin cos tan cot sec csc arcsin arccos arctan arccot sinh cosh tanh coth ln log lg exp sqrt abs asin acos"
+    " atan floor ceil".split()
 )
 GREEK = frozenset(
-    "alpha beta gamma delta epsilon varepsilon zeta eta theta vartheta iota kappa lambda mu nu xi omicron rho varrho sigma"
+    "alpha beta gamma delta epsilon varepsilon zeta eta theta vartheta iota kappa lambda mu nu xi omicron rho"
+    " varrho sigma"
     " tau upsilon phi varphi chi psi omega Gamma Delta Theta Lambda Xi Pi Sigma Upsilon Phi Psi Omega ell hbar".split()
 )
 SHORT_WORDS = frozenset(
-    "yes no dne nan inf odd the is are not or and one two six ten red blue am pm all any none mon tue wed thu fri sat sun"
+    "yes no dne nan inf odd the is are not or and one two six ten red blue am pm all any none mon tue wed thu"
+    " fri sat sun"
     " true per each base it so if by to at".split()
 )
 """Up to three letters that are a word outside of `\\text`, and no product of variables."""
