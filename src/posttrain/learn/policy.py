@@ -8,13 +8,11 @@ optimizer and knows no loss.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 
 from posttrain.core.errors import ConfigError, ModelError, UserError
 from posttrain.learn import attention
@@ -23,6 +21,7 @@ from posttrain.learn.head import head_logprobs
 from posttrain.learn.lora import Adapter, is_adapter, plain_name
 from posttrain.learn.lora_config import LoraConfig
 from posttrain.learn.pack import Batch
+from posttrain.learn.recompute import recompute_layers
 
 DTYPES = {"bfloat16": torch.bfloat16, "float32": torch.float32, "float64": torch.float64}
 
@@ -61,8 +60,9 @@ class Policy:
         seed: int = 0,
     ) -> None:
         """`critic` adds a value head, which says 0 until it is trained. `recompute` keeps each layer's input alone and
-        computes the rest again in the backward pass: the same numbers, bit for bit, in less memory and about a third
-        more time. With `lora` the model is frozen and an adapter trained, which begins as a function of `seed`.
+        computes the rest again in the backward pass, in less memory and about a third more time: the same numbers,
+        bit for bit, where rows are short; in long rows up to the order of sums (`learn/recompute.py`). With `lora` the
+        model is frozen and an adapter trained, which begins as a function of `seed`.
 
         Raises `ModelError` for a folder that is no causal language model or one that cannot be packed, `ConfigError`
         for an adapter that does not fit it.
@@ -72,8 +72,7 @@ class Policy:
         self.model = _load(folder, dtype)
         self.hidden_size: int = self.model.get_output_embeddings().weight.shape[1]
         self.max_context = _max_context(self.model.config.get_text_config())
-        if recompute:
-            _recompute_layers(self.model, folder)
+        self.recomputation = recompute_layers(self.model, folder) if recompute else None
         _refuse_unfaithful(self)
         self.trained_dtype = dtype if lora is None else wide_dtype(dtype)
         self.adapter = None if lora is None else Adapter(self.model, lora, folder, self.trained_dtype, seed)
@@ -164,21 +163,20 @@ def _max_context(config: Any) -> int:
     return limit if window is None else min(limit, window)
 
 
-def _recompute_layers(model: Any, folder: Path) -> None:
-    """Not transformers' own switch: that one works in training mode only, where dropout is on."""
-    from transformers.modeling_layers import GradientCheckpointingLayer
-
-    layers = [module for module in model.modules() if isinstance(module, GradientCheckpointingLayer)]
-    if not layers:
-        raise ModelError(f"{model.config.model_type} in {folder} has no layers that are known to compute again alike")
-    for layer in layers:
-        layer.forward = partial(checkpoint, layer.forward, use_reentrant=False, preserve_rng_state=False)
+def _in_chunks(policy: Policy, ids: Tensor, positions: Tensor, parts: Tensor) -> Tensor:
+    """`[T, H]`, as long rows are recomputed."""
+    assert policy.recomputation is not None
+    policy.recomputation.chunk_positions = 2
+    try:
+        return policy.hidden_states(ids, positions, parts)[0]
+    finally:
+        policy.recomputation.chunk_positions = None
 
 
 @torch.no_grad()
 def _refuse_unfaithful(policy: Policy) -> None:
-    """Try a tree of 2 + 1 + 2 tokens, under a mask and in parts, against its two branches; and our head against the
-    model's own logits.
+    """Try a tree of 2 + 1 + 2 tokens, under a mask, in parts and in chunks, against its two branches; and our head
+    against the model's own logits.
 
     Sliding windows shorter than this, recurrent layers, position schemes that ignore `position_ids`, and heads that
     scale, cap or shift their logits would make packed training silently wrong.
@@ -194,12 +192,14 @@ def _refuse_unfaithful(policy: Policy) -> None:
     packed = policy.hidden_states(ids, restarted, mask)[0]
     parts = torch.tensor([[0, 0, 3, 0, 3], [0, 3, 5, 0, 2], [0, 3, 5, 3, 5]])
     in_parts = policy.hidden_states(ids, restarted, parts[None, None])[0]
+    in_chunks = in_parts if policy.recomputation is None else _in_chunks(policy, ids, restarted, parts[None, None])
     branch = ids[:, [0, 1, 3, 4]]
     alone = policy.hidden_states(branch, torch.arange(4)[None], None)[0]
     own = policy.model(input_ids=branch, use_cache=False).logits[0]
     for what, ours, theirs in [
         ("attention masks and positions of packed rows", packed[[0, 1, 3, 4]], alone),
         ("attention in parts over packed rows", in_parts[[0, 1, 3, 4]], alone),
+        ("layers whose positions meet in attention alone", in_chunks[[0, 1, 3, 4]], alone),
         ("logits that are hidden states times the head's weights", alone @ head.weight.t(), own),
     ]:
         error = (ours - theirs).float().norm() / theirs.float().norm().clamp_min(1e-30)

@@ -36,6 +36,7 @@ from posttrain.learn.peers import Peers
 from posttrain.learn.policy import Policy, compute_dtype, wide_dtype
 from posttrain.learn.tally import Tally
 from posttrain.losses.base import LossInputs, Terms
+from posttrain.workers import heap
 
 MAX_IDS_SHOWN = 5
 
@@ -84,6 +85,7 @@ class Trainer:
         with self._peers.together():
             self._memory = Memory(self._parameters, self._policy.trained_dtype, self._peers)
             share_frozen(self._policy.model, self._policy.dtype, self._peers)
+        heap.give_back(0)  # the weights as they were loaded, which `Memory` and rank 0 have copied
         self._stage: _Stage | None = None
 
     def begin_stage(self, spec: StageSpec) -> None:
