@@ -1,7 +1,7 @@
 """Uncertainty of scores, and of the difference between two policies on the same tasks. Pure and seeded.
 
-The unit of resampling is the task, never the attempt: attempts at one task are not independent. It compares and
-decides nothing beyond one 95 % interval at a time; many domains and repeated looks are not corrected for.
+The unit of resampling is the task, never the attempt: attempts at one task are not independent. It decides nothing
+beyond one interval at a time: `multiple.py` is for many domains, `betting.py` and `looks.py` for repeated looks.
 """
 
 from __future__ import annotations
@@ -9,15 +9,18 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import NormalDist
 
 import numpy as np
+import numpy.typing as npt
 
 from posttrain.core.seeding import stable_hash
 from posttrain.core.types import EvalReport
 
 RESAMPLES = 10_000
-Z95 = 1.959963984540054
+Z95 = NormalDist().inv_cdf(0.975)
 Interval = tuple[float, float]
+Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -51,8 +54,10 @@ class Gain:
     domains: Mapping[str, DomainGain]
 
 
-def mean_interval(values: Sequence[float], *, lowest: float, highest: float, seed: int) -> Interval:
-    """95 % interval of the mean of `values`, one per task, each in [`lowest`, `highest`].
+def mean_interval(
+    values: Sequence[float] | Floats, *, lowest: float, highest: float, seed: int, tail: float = 0.025
+) -> Interval:
+    """Interval of the mean of `values`, one per task, each in [`lowest`, `highest`]; `tail` is left out on each side.
 
     Percentile bootstrap over tasks (Efron 1979), 10,000 resamples, but never narrower than what n tasks can exclude.
     Resampling invents no value it has not seen: n equal scores, or a few odd ones among them, would get an interval
@@ -60,17 +65,24 @@ def mean_interval(values: Sequence[float], *, lowest: float, highest: float, see
     still may (the upper end of Wilson's interval for 0 of n); at worst these all score `lowest`, or all `highest`.
     For a score of 0 or 1 on every task this is exactly Wilson's interval.
     """
-    distinct, counts = np.unique(np.asarray(values, dtype=np.float64), return_counts=True)
-    n = int(counts.sum())
+    n = len(values)
     mean = math.fsum(values) / n
-    # Drawing how often each distinct value turns up is drawing n tasks with replacement, at a fraction of the cost.
-    resampled = np.random.default_rng(seed).multinomial(n, counts / n, size=RESAMPLES) @ distinct / n
-    low, high = np.quantile(resampled, (0.025, 0.975))
-    unseen = Z95**2 / (n + Z95**2)
+    low, high = np.quantile(bootstrap_means(values, seed=seed), (tail, 1.0 - tail))
+    z2 = NormalDist().inv_cdf(1.0 - tail) ** 2
+    unseen = z2 / (n + z2)
     return (
         min(float(low), mean - unseen * (mean - lowest)),
         max(float(high), mean + unseen * (highest - mean)),
     )
+
+
+def bootstrap_means(values: Sequence[float] | Floats, *, seed: int) -> Floats:
+    """Means of 10,000 resamples of the tasks, with replacement; the order of `values` does not matter."""
+    distinct, counts = np.unique(np.asarray(values, dtype=np.float64), return_counts=True)
+    n = int(counts.sum())
+    # Drawing how often each distinct value turns up is drawing n tasks with replacement, at a fraction of the cost.
+    means: Floats = np.random.default_rng(seed).multinomial(n, counts / n, size=RESAMPLES) @ distinct / n
+    return means
 
 
 def combined(means: Sequence[float], intervals: Sequence[Interval]) -> tuple[float, Interval]:
@@ -95,7 +107,7 @@ def paired_gain(before: EvalReport, after: EvalReport) -> Gain:
             f"reports {before.label} (suite {before.suite_id}) and {after.label} (suite {after.suite_id}) measured "
             "different tasks and cannot be compared in pairs"
         )
-    earlier, later = _scores(before), _scores(after)
+    earlier, later = item_means(before), item_means(after)
     if earlier.keys() != later.keys():
         raise ValueError(
             f"reports {before.label} and {after.label} do not hold the same items of suite {after.suite_id}: "
@@ -109,8 +121,8 @@ def paired_gain(before: EvalReport, after: EvalReport) -> Gain:
     return Gain(mean=mean, ci95=ci95, n=sum(gain.n for gain in domains.values()), domains=domains)
 
 
-def _scores(report: EvalReport) -> dict[tuple[str, str], float]:
-    """Mean score of each item's attempts."""
+def item_means(report: EvalReport) -> dict[tuple[str, str], float]:
+    """Mean score of each item's attempts, by domain and task id, in the report's order."""
     return {(item.domain, item.task_id): math.fsum(item.scores) / len(item.scores) for item in report.items}
 
 
