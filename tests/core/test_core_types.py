@@ -57,6 +57,14 @@ def make_trajectory(sampled: list[bool], **fields: Any) -> Trajectory:
     return Trajectory(**{**values, **fields})
 
 
+@pytest.mark.parametrize("value", [-0.1, 1.1, float("nan"), float("inf")])
+def test_no_score_and_no_part_of_a_verdict_leaves_its_range(value: float) -> None:
+    with pytest.raises(ValueError, match="score must lie"):
+        Verdict(VerdictStatus.CORRECT, value)
+    with pytest.raises(ValueError, match="part 'process' must lie"):
+        Verdict.correct(parts={"process": value})
+
+
 def make_sample(trainable: list[bool], **fields: Any) -> Sample:
     length = len(trainable)
     values: dict[str, Any] = {

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
+from posttrain.core.errors import StoppedByRuleError
 from posttrain.core.types import Limits, Task, Verdict, VerdictStatus
 from posttrain.domains.function import FunctionDomain
 from posttrain.rewards.compose import total
@@ -84,12 +85,12 @@ def coins() -> dict[str, FunctionDomain]:
     return {"coins": FunctionDomain(rows, reward, name="coins", limits=Limits(max_new_tokens=4))}
 
 
-def train(folder: Path, watch: Watch) -> None:
+def train(folder: Path, watch: Watch, **stage: Any) -> None:
     config = parse(
         {
             "model": "seedling-random",
             "domains": {"coins": {}},
-            "stages": [STAGE],
+            "stages": [{**STAGE, **stage}],
             "reward": REWARD,
             "evaluation": {"tasks": 4, "samples": 1},
             "evaluate_base": False,
@@ -169,6 +170,21 @@ def test_a_killed_run_ends_with_the_same_weights_of_model_and_reward(kill_at: in
 
 def test_a_step_is_replayed_from_the_rewards_that_are_stored(whole: Path) -> None:
     assert replay(whole, 4, None, Watch(), coins()).same is True
+
+
+def test_a_return_to_a_good_checkpoint_takes_back_what_changed_behind_it(tmp_path: Path) -> None:
+    back = {"name": "back", "metric": "num_attempts", "when": "above", "threshold": 1.0, "after_step": 3}
+    once = {**back, "cooldown_steps": 0, "action": "roll_back"}
+    with pytest.raises(StoppedByRuleError):  # the second time that it fires
+        train(tmp_path / "run", Watch(), rules=[*STAGE["rules"], once], max_roll_backs=1)
+    present = {"process": 0.8, "format": 0.1}
+    followed = changes(tmp_path / "run")
+    for step, recorded in enumerate(values(tmp_path / "run"), start=1):
+        assert {part: recorded[f"reward_weight/coins/{part}"] for part in present} == pytest.approx(present)
+        for change in (change for change in followed if change.step == step):
+            assert change.before == pytest.approx(present[change.part])
+            present[change.part] = change.after
+    assert values(tmp_path / "run")[-1]["roll_backs"] == 1.0
 
 
 def changes(folder: Path) -> list[WeightChange]:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from posttrain.core.rules import Action, Comparison, Rule
 from posttrain.run.collapse import DEFAULT_RULES, with_defaults
 from posttrain.run.health import QUIET_STEPS, Health, Response, RollBack
+from posttrain.run.part_rules import AGREEMENT
 from posttrain.store.metrics import MetricsRecord
 
 
@@ -248,8 +249,8 @@ def test_a_part_falls_with_each_firing_for_its_own_metric_and_says_why() -> None
 
 
 def test_agreement_with_audited_truth_lowers_a_part_when_an_audit_records_it() -> None:
-    metric = "audit/agreement/words/process"
-    rule = Rule("untrue", "audit/agreement/*/process", Comparison.BELOW, 0.8, action=Action.LOWER_PART, factor=0.25)
+    metric = f"{AGREEMENT}/words/process"
+    rule = Rule("untrue", f"{AGREEMENT}/*/process", Comparison.BELOW, 0.8, action=Action.LOWER_PART, factor=0.25)
     health = Health([rule])
     (without, agreeing, failing) = answers(
         health, [MetricsRecord(1, "rl", n, 0.0, v) for n, v in enumerate(({}, {metric: 0.9}, {metric: 0.5}), start=1)]
