@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from posttrain.core.types import Annotations, Group, Reward, Split, StopReason, Task, Trajectory, Verdict
+from posttrain.core.types import Annotations, Group, Split, StopReason, Task, Trajectory, Verdict
 from posttrain.learn.samples import to_samples
+from posttrain.rewards.compose import compose
 from posttrain.rewards.group_mean import GroupMean
 from posttrain.rewards.overlong import penalise_overlong
 
@@ -22,7 +23,7 @@ def group(*ends: StopReason) -> Group:
         sampled = np.asarray([False, False, True, True])
         logprobs = np.asarray([0, 0, -1.0, -0.25], np.float32)
         versions = np.asarray([-1, -1, 4, 4], np.int32)
-        verdict, reward = Verdict.correct(), Reward(float(sibling))
+        verdict, reward = Verdict.correct(), compose({"outcome": float(sibling)}, {"outcome": 1.0})
         attempts.append(
             Trajectory(
                 f"g/{sibling}", task, "g", sibling, tokens, sampled, logprobs, versions, (), "", stop, verdict, reward

@@ -25,11 +25,14 @@ from posttrain.core.types import (
     Trajectory,
     Verdict,
 )
+from posttrain.rewards.spec import RewardSpec
+from posttrain.run.config import DomainConfig
 from posttrain.run.health import Health
 from posttrain.run.loop import RlLoop
 from posttrain.run.rl_stage import RlStage
 from posttrain.run.steering import NEUTRAL
 from posttrain.store.metrics import MetricsRecord
+from posttrain.store.run_directory import RunDirectory
 
 STEPS = 4
 
@@ -64,7 +67,7 @@ class Recording:
                 turns=(),
                 reply="x",
                 stop=StopReason.STOP,
-                verdict=Verdict.correct(),
+                verdict=Verdict.correct() if sibling else Verdict.incorrect("another number"),
                 reward=Reward(float(sibling)),
             )
             for sibling in range(2)
@@ -100,18 +103,24 @@ async def no_evaluation(step: int) -> None:
     raise AssertionError(f"nobody asked for an evaluation after step {step}")
 
 
-def run(max_staleness: int) -> Recording:
+def run(folder: Path, max_staleness: int) -> Recording:
     recording = Recording()
     quiet = SimpleNamespace(phase=lambda *a, **k: None, advance=lambda *a: None, step=lambda *a: None)
     parts = _Parts(recording, quiet)
     recorder = SimpleNamespace(
-        state=SimpleNamespace(step=0),
+        state=SimpleNamespace(step=0, stage=0, lifted={}),
+        directory=RunDirectory(folder),
+        logs=folder,
+        history=list,
+        weights=lambda *a: None,
         trajectories=lambda *a: None,
         step=recording.record,
         checkpoint_due=lambda step, last: True,
         checkpoint=recording.checkpoint,
     )
-    mixture = SimpleNamespace(next=recording.next, observe=lambda group: None, state=recording.state)
+    mixture = SimpleNamespace(
+        next=recording.next, observe=lambda group: None, state=recording.state, pause=lambda paused: None
+    )
     stage = RlStage(kind="rl", steps=STEPS, groups_per_step=2, group_size=2, max_staleness=max_staleness)
     asyncio.run(RlLoop(stage, parts, recorder, mixture, Health([]), NEUTRAL, no_evaluation).run())  # type: ignore[arg-type]
     return recording
@@ -121,7 +130,7 @@ class _Parts:
     def __init__(self, recording: Recording, observer: Any) -> None:
         self.recording = recording
         self.observer = observer
-        self.config = SimpleNamespace(seed=0)
+        self.config = SimpleNamespace(seed=0, domains={"d": DomainConfig()}, reward_of=lambda domain: RewardSpec())
         self.rollouts = SimpleNamespace(roller=recording, sandbox=None)
         self.learner = SimpleNamespace(step=recording.learn)
         self.weights = Path()
@@ -134,26 +143,28 @@ class _Parts:
         await self.recording.publish(version)
 
 
-def test_with_bound_zero_each_wave_is_rolled_with_the_weights_of_the_step_before() -> None:
+def test_with_bound_zero_each_wave_is_rolled_with_the_weights_of_the_step_before(tmp_path: Path) -> None:
     expected = [
         event
         for step in range(STEPS)
         for event in (f"roll {step:05d} with {step}", f"learn with {step}", f"publish {step + 1}")
     ]
-    recording = run(0)
+    recording = run(tmp_path, 0)
     assert recording.events == expected
     assert recording.staleness == [0.0] * STEPS
 
 
 @pytest.mark.parametrize("bound", [1, 2])
-def test_with_a_bound_above_zero_rollouts_run_ahead_and_never_beyond_it(bound: int) -> None:
-    recording = run(bound)
+def test_with_a_bound_above_zero_rollouts_run_ahead_and_never_beyond_it(tmp_path: Path, bound: int) -> None:
+    recording = run(tmp_path, bound)
     assert max(recording.staleness) == bound
     first_learned = recording.events.index("learn with 0")
     assert recording.events.index(f"roll {bound:05d} with 0") < first_learned
 
 
 @pytest.mark.parametrize("bound", [0, 1, 2])
-def test_a_checkpoint_holds_the_mixture_before_the_first_task_that_was_not_learned_from(bound: int) -> None:
-    recording = run(bound)
+def test_a_checkpoint_holds_the_mixture_before_the_first_task_that_was_not_learned_from(
+    tmp_path: Path, bound: int
+) -> None:
+    recording = run(tmp_path, bound)
     assert recording.checkpoints == {step: 2 * step for step in range(1, STEPS + 1)}

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from posttrain.core.errors import StoreError, UserError
+from posttrain.core.types import SCHEMA_VERSION
 from posttrain.store.position import Position
 from posttrain.store.weight_changes import WeightChange, WeightLog, read_weight_changes
 
@@ -53,6 +54,6 @@ def test_damage_and_newer_schemas_are_refused(tmp_path: Path) -> None:
     path.write_text("nonsense\n" + line)
     with pytest.raises(StoreError, match=r"line 1 of .* is no record of a weight"):
         read_weight_changes(path)
-    path.write_text(line.replace('"schema_version": 1', '"schema_version": 99'))
+    path.write_text(line.replace(f'"schema_version": {SCHEMA_VERSION}', '"schema_version": 99'))
     with pytest.raises(UserError, match="newer posttrain"):
         read_weight_changes(path)

@@ -202,7 +202,7 @@ LEARNER = (
         "attention_is_scaled_in_one_direction_only",
         Mistake.FORGET_A_FACTOR,
         "learn/attention.py",
-        "scale=ctx.scale,",
+        "            scale=scale,",
         "",
         (ATTENTION + "outputs_and_gradients_are_those_of_the_dense_mask",),
     ),

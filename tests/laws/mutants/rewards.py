@@ -370,4 +370,20 @@ REWARDS = (
         "if False:",
         ("rewards/test_rewards_group_reward.py",),
     ),
+    Mutant(
+        "part_with_one_failure_in_eight_is_taken_to_be_learned",
+        Mistake.FORGET_A_FACTOR,
+        "rewards/saturation.py",
+        "float(array.mean()) >= MEAN and spread <= SPREAD",
+        "float(array.mean()) >= 0.8",
+        ("rewards/test_rewards_saturation.py",),
+    ),
+    Mutant(
+        "weights_stay_whatever_the_schedule_says",
+        Mistake.FORGET_A_FACTOR,
+        "rewards/spec.py",
+        "return self.weight * factor * lowered",
+        "return self.weight * lowered",
+        ("rewards/test_rewards_spec.py",),
+    ),
 )
